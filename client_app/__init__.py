@@ -1,0 +1,1 @@
+"""Flower's ClientApp: message -> worker -> reply."""

@@ -1,0 +1,1 @@
+"""Which tasks and which world each client gets: pure functions of (tasks, strategy, seed)."""

@@ -1,0 +1,60 @@
+"""Every error the package raises on purpose, one root, each with a next step in its message.
+
+To add one: subclass `AgentError` and the standard exception it refines, and say in its docstring who raises it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AgentError(Exception):
+    """Root of all errors that are raised on purpose; its text is fit to be shown to a user as it is."""
+
+
+class ConfigError(AgentError, ValueError):
+    """A key, file or knob is wrong; raised before any client works.
+
+    Example:
+        >>> raise ConfigError("algorithm.group_size", 0, "an integer >= 2")
+        Traceback (most recent call last):
+        flwr_agent.errors.ConfigError: algorithm.group_size=0: an integer >= 2
+    """
+
+    def __init__(self, key: str, value: object, fix: str, *, allowed: Iterable[str] = ()):
+        self.key = key
+        names = sorted(str(a) for a in allowed)
+        near = difflib.get_close_matches(str(value), names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        choice = f" (allowed: {', '.join(names)})" if names else ""
+        shown = value if isinstance(value, int | float | bool) else repr(value)
+        super().__init__(f"{key}={shown}: {fix}{choice}{hint}")
+
+
+class DataError(AgentError, ValueError):
+    """A data file is malformed; names the file and the field."""
+
+    def __init__(self, path: object, field: str, fix: str):
+        self.path, self.field = str(path), field
+        super().__init__(f"{path}: {field}: {fix}")
+
+
+class EnvError(AgentError, RuntimeError):
+    """An environment failed while an episode ran; the episode is recorded as failed, the run goes on."""
+
+
+class ProtocolError(AgentError, RuntimeError):
+    """A message does not fit: other version, other code, other keys or shapes."""
+
+
+class QuorumError(AgentError, RuntimeError):
+    """Too few clients answered a round; the run stops and can be resumed."""
+
+
+class ResumeError(AgentError, RuntimeError):
+    """The output folder holds something that this run must not continue."""
+
+
+class WorkerError(AgentError, RuntimeError):
+    """The worker process died or refused an illegal request."""

@@ -1,0 +1,1 @@
+"""The local agent-RL trainer; it never imports Flower."""

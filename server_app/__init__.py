@@ -1,0 +1,1 @@
+"""Flower's ServerApp: configuration -> strategy, checkpoints, evaluation, ledger."""
