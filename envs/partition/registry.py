@@ -1,0 +1,131 @@
+"""The table of partition strategies, and the one door through which a client gets its shard.
+
+To add one without a fork: write a function of the form `Partition`, then name it `module:function` in
+`partition.strategy` or publish it under the entry-point group `flwr_agent.partitions`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections import Counter
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from envs.base import Shard, Task
+from flwr_agent.errors import ConfigError
+
+GROUP = "flwr_agent.partitions"
+
+STRATEGIES = {
+    "uniform": "envs.partition.uniform:uniform",
+}
+"""Name -> where its function lives; imported only when asked for."""
+
+
+class Partition(Protocol):
+    """A strategy: keyword-only parameters beside `seed` are its knobs, `partition.<name>` in the configuration.
+
+    Example:
+        >>> def first_letters(tasks, client_id, num_clients, *, seed, letters):
+        ...     mine = [t.id for t in tasks if letters.index(t.id[0]) % num_clients == client_id]
+        ...     return Shard(client_id, tuple(mine))
+    """
+
+    def __call__(self, tasks: Sequence[Task], client_id: int, num_clients: int, *, seed: int, **knobs: Any) -> Shard:
+        """The shard of one client; a pure function of its arguments, the same on every machine."""
+        ...
+
+
+def shard(
+    tasks: Sequence[Task], client_id: int, num_clients: int, strategy: str, *, seed: int = 42, **values: Any
+) -> Shard:
+    """The tasks and the world of one client under `strategy`.
+
+    Args:
+        tasks: The training tasks in the environment's canonical order.
+        client_id: 0-based.
+        num_clients: Clients in the federation.
+        strategy: A name of the table, an entry point, or `module:function`.
+        seed: Fixes the partition; not the run's seed, so that repeated runs share one federation.
+        **values: Exactly the strategy's `knobs`, except those that have a default.
+
+    Raises:
+        ConfigError: an unknown strategy, a knob it does not have or lacks, a value out of range, a client that does
+            not exist, or a shard that is empty or holds what the pool does not.
+    """
+    if not 0 <= client_id < num_clients:
+        raise ConfigError("client_id", client_id, f"must be from 0 to {num_clients - 1} (federation.total_clients - 1)")
+    partition = find(strategy)
+    _check_knobs(strategy, partition, values)
+    found = partition(tasks, client_id, num_clients, seed=seed, **values)
+    _check_shard(strategy, found, tasks)
+    return found
+
+
+def knobs(strategy: str) -> frozenset[str]:
+    """Names of the knobs a strategy takes, without the `partition.` prefix.
+
+    Example:
+        >>> sorted(knobs("uniform"))
+        ['tasks_per_client']
+    """
+    return frozenset(_knob_defaults(find(strategy)))
+
+
+def find(strategy: str) -> Partition:
+    """The function behind a strategy's name.
+
+    Raises:
+        ConfigError: if there is none, with the nearest name.
+    """
+    if strategy in STRATEGIES:
+        return _imported(STRATEGIES[strategy], strategy)
+    if ":" in strategy:
+        return _imported(strategy, strategy)
+    plugins = {point.name: point for point in entry_points(group=GROUP)}
+    if strategy in plugins:
+        return plugins[strategy].load()
+    raise ConfigError(
+        "partition.strategy", strategy, "no such strategy, and not module:function", allowed=[*STRATEGIES, *plugins]
+    )
+
+
+def _imported(target: str, strategy: str) -> Partition:
+    module, _, name = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError("partition.strategy", strategy, f"cannot be imported ({error})") from error
+
+
+def _knob_defaults(partition: Partition) -> dict[str, Any]:
+    parameters = inspect.signature(partition).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "seed"}
+
+
+def _check_knobs(strategy: str, partition: Partition, values: dict[str, Any]) -> None:
+    defaults = _knob_defaults(partition)
+    for name, value in values.items():
+        if name not in defaults:
+            raise ConfigError(
+                f"partition.{name}",
+                value,
+                f"strategy {strategy} does not use it (its knobs: {', '.join(sorted(defaults)) or 'none'})",
+            )
+    for name, default in defaults.items():
+        if name not in values and default is inspect.Parameter.empty:
+            raise ConfigError(f"partition.{name}", "", f"strategy {strategy} needs a value")
+
+
+def _check_shard(strategy: str, found: Shard, tasks: Sequence[Task]) -> None:
+    extra = Counter(found.task_ids) - Counter(task.id for task in tasks)
+    if extra:
+        raise ConfigError(
+            "partition.strategy",
+            strategy,
+            f"gives client {found.client_id} task {next(iter(extra))!r} more often than the pool holds it",
+        )
+    if not found.task_ids:
+        raise ConfigError("partition.strategy", strategy, f"gives client {found.client_id} no task")
