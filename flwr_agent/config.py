@@ -18,8 +18,15 @@ from flwr_agent.errors import ConfigError
 Scalar = bool | int | float | str
 
 
-def _key(default: Any, doc: str, *, allowed: tuple[str, ...] = (), low: float | None = None,
-         high: float | None = None, objective: bool = False) -> Any:
+def _key(
+    default: Any,
+    doc: str,
+    *,
+    allowed: tuple[str, ...] = (),
+    low: float | None = None,
+    high: float | None = None,
+    objective: bool = False,
+) -> Any:
     """A config field: its documentation, its range, and whether changing it changes what is optimised."""
     meta = {"doc": doc, "allowed": allowed, "low": low, "high": high, "objective": objective}
     return field(default=default, metadata=meta)
@@ -54,16 +61,26 @@ class AlgorithmConfig:
     group_size: int = _key(8, "episodes per task whose returns are compared", low=2, objective=True)
     kl_coef: float = _key(0.01, "weight of the k3 KL estimate to the base model", low=0, objective=True)
     clip: float = _key(0.2, "PPO ratio clip epsilon", low=0, objective=True)
-    group_stats: str = _key("rows", "mean and std over all turn rows of a group, or over its episodes",
-                            allowed=("rows", "episodes"), objective=True)
-    episode_weight: str = _key("rows", "every row counts alike, or every episode does",
-                               allowed=("rows", "equal"), objective=True)
-    scale_rewards: str = _key("std", "divide advantages by the group's standard deviation, or not",
-                              allowed=("std", "none"), objective=True)
+    group_stats: str = _key(
+        "rows",
+        "mean and std over all turn rows of a group, or over its episodes",
+        allowed=("rows", "episodes"),
+        objective=True,
+    )
+    episode_weight: str = _key(
+        "rows", "every row counts alike, or every episode does", allowed=("rows", "equal"), objective=True
+    )
+    scale_rewards: str = _key(
+        "std", "divide advantages by the group's standard deviation, or not", allowed=("std", "none"), objective=True
+    )
     reward_scale: float = _key(10.0, "training reward of a won episode", low=0, objective=True)
     invalid_penalty: float = _key(0.1, "taken from a training row whose answer broke the format", low=0, objective=True)
-    reward: str = _key("success", "training reward: a win only, or the environment's own score",
-                       allowed=("success", "score", "shuffled"), objective=True)
+    reward: str = _key(
+        "success",
+        "training reward: a win only, or the environment's own score",
+        allowed=("success", "score", "shuffled"),
+        objective=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,8 +94,9 @@ class TrainerConfig:
     minibatch_rows: int = _key(0, "rows per optimizer step; 0 = all rows of the rollout", low=0, objective=True)
     micro_rows: int = _key(64, "rows per forward; changes speed and memory, never the result", low=1)
     epochs: int = _key(1, "passes over the rows of one rollout", low=1, objective=True)
-    optimizer_reset: str = _key("per_round", "when the optimizer's state starts from zero",
-                                allowed=("per_round", "never"), objective=True)
+    optimizer_reset: str = _key(
+        "per_round", "when the optimizer's state starts from zero", allowed=("per_round", "never"), objective=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,19 +124,29 @@ class RolloutConfig:
 class PromptConfig:
     """How an observation becomes a prompt."""
 
-    style: str = _key("compact", "`paper` (the published templates) or `compact` (for tiny models)",
-                      allowed=("paper", "compact"), objective=True)
+    style: str = _key(
+        "compact",
+        "`paper` (the published templates) or `compact` (for tiny models)",
+        allowed=("paper", "compact"),
+        objective=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnvConfig:
     """What the agent acts in; a key the chosen environment does not use is refused."""
 
-    name: str = _key("webshop", "environment: webshop, minihouse, tinyguess, an entry point or module:Class", objective=True)
+    name: str = _key(
+        "webshop", "environment: webshop, minihouse, tinyguess, an entry point or module:Class", objective=True
+    )
     data_path: str = _key("none", "folder with the user's own data, where the environment takes one", objective=True)
     search_return_n: int = _key(50, "products a WebShop search may return", low=1, objective=True)
-    reward: str = _key("strict", "WebShop reward: exact option values, or the published matching",
-                       allowed=("strict", "upstream"), objective=True)
+    reward: str = _key(
+        "strict",
+        "WebShop reward: exact option values, or the published matching",
+        allowed=("strict", "upstream"),
+        objective=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,8 +172,11 @@ class EvaluationConfig:
 class WorkerConfig:
     """Where the heavy half of a client runs."""
 
-    mode: str = _key("inline", "in the ClientApp's process, or in a process that outlives its messages",
-                     allowed=("inline", "process"))
+    mode: str = _key(
+        "inline",
+        "in the ClientApp's process, or in a process that outlives its messages",
+        allowed=("inline", "process"),
+    )
     python: str = _key("same", "interpreter of the worker process")
     torch_threads: int = _key(1, "intra-op threads; part of what makes two runs equal bit for bit", low=1)
     idle_timeout_s: float = _key(600.0, "seconds without a request after which a worker process ends", low=1)
@@ -240,7 +271,8 @@ def _nearest(key: str) -> str:
 
     tails = {k.rpartition(".")[2]: k for k in KEYS}
     near = difflib.get_close_matches(key, KEYS, n=1) or [
-        tails[t] for t in difflib.get_close_matches(key.rpartition(".")[2], tails, n=1)]
+        tails[t] for t in difflib.get_close_matches(key.rpartition(".")[2], tails, n=1)
+    ]
     return f"; did you mean {near[0]}?" if near else "; see docs/configuration.md for all keys"
 
 
@@ -275,11 +307,20 @@ def _build(cls: type, flat: Mapping[str, Scalar], prefix: str) -> Any:
 def _check_together(config: RunConfig) -> None:
     fed = config.federation
     if fed.clients_per_round > fed.total_clients:
-        raise ConfigError("federation.clients_per_round", fed.clients_per_round,
-                          f"cannot exceed federation.total_clients={fed.total_clients}")
+        raise ConfigError(
+            "federation.clients_per_round",
+            fed.clients_per_round,
+            f"cannot exceed federation.total_clients={fed.total_clients}",
+        )
     if fed.min_clients > fed.clients_per_round:
-        raise ConfigError("federation.min_clients", fed.min_clients,
-                          f"cannot exceed federation.clients_per_round={fed.clients_per_round}")
+        raise ConfigError(
+            "federation.min_clients",
+            fed.min_clients,
+            f"cannot exceed federation.clients_per_round={fed.clients_per_round}",
+        )
     if config.strategy.prox_mu and config.strategy.name == "fedavg":
-        raise ConfigError("strategy.prox_mu", config.strategy.prox_mu,
-                          "fedavg has no proximal term; set strategy.name=fedprox or leave it unset")
+        raise ConfigError(
+            "strategy.prox_mu",
+            config.strategy.prox_mu,
+            "fedavg has no proximal term; set strategy.name=fedprox or leave it unset",
+        )

@@ -31,6 +31,11 @@ class ConfigError(AgentError, ValueError):
         shown = value if isinstance(value, int | float | bool) else repr(value)
         super().__init__(f"{key}={shown}: {fix}{choice}{hint}")
 
+    def at(self, source: str) -> ConfigError:
+        """This error with the place its value was written (`file:line`) in front."""
+        self.args = (f"{source}: {self.args[0]}",)
+        return self
+
 
 class DataError(AgentError, ValueError):
     """A data file is malformed; names the file and the field."""

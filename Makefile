@@ -1,0 +1,36 @@
+# Everything from a fresh machine with Python 3.11: `make demo`, `make test`, `make lint`, `make e2e`.
+# Behind PyPI's default torch is a large CUDA build; `PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make demo`
+# takes the small CPU build instead.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+
+.PHONY: install demo test lint e2e slow clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints/cpu.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[train,dev]'
+	touch $@
+
+demo: install
+	$(BIN)/python -m flwr_agent run $(DEMO_ARGS)
+
+test: install
+	$(BIN)/python -m pytest -m "not slow and not gpu and not conformance" $(PYTEST_ARGS)
+
+slow: install
+	$(BIN)/python -m pytest -m "slow and not gpu and not conformance" $(PYTEST_ARGS)
+
+e2e: install
+	$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

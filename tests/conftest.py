@@ -1,0 +1,25 @@
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--data", type=Path, default=None, help="folder with real WebShop and ALFWorld data")
+
+
+@pytest.fixture(scope="session")
+def data_dir(request: pytest.FixtureRequest) -> Path:
+    """The folder given with `--data`; tests that need it are skipped without one."""
+    folder = request.config.getoption("--data")
+    if folder is None:
+        pytest.skip("needs real data: run pytest with --data DIR")
+    return folder.resolve()
+
+
+@pytest.fixture
+def task_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Flower messages be made outside a run."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    for name in ("task_id", "run_id", "node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
