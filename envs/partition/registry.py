@@ -20,6 +20,10 @@ GROUP = "flwr_agent.partitions"
 
 STRATEGIES = {
     "uniform": "envs.partition.uniform:uniform",
+    "preference": "envs.partition.preference:preference",
+    "coverage": "envs.partition.coverage:coverage",
+    "hardness": "envs.partition.hardness:hardness",
+    "task_disjoint": "envs.partition.uniform:uniform",
 }
 """Name -> where its function lives; imported only when asked for."""
 
