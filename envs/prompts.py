@@ -67,17 +67,17 @@ def past(view: View) -> str:
     )
 
 
-def answer_format(*, goal: str = "") -> str:
+def answer_format(*, goal: str = "", choice: str = "admissible action", tag: str = "action") -> str:
     """The three closing sentences of a paper prompt; `goal` ends the sentence on reasoning.
 
     Example:
-        >>> answer_format().count("<think>")
-        1
+        >>> answer_format(choice="number", tag="answer").splitlines()[-1]
+        'Then choose one number and give it inside <answer> </answer> tags.'
     """
     return (
         "It is your turn to act.\n"
         f"First reason step by step about the situation{goal}; the reasoning must stand inside <think> </think> tags.\n"
-        "Then choose one admissible action and give it inside <action> </action> tags."
+        f"Then choose one {choice} and give it inside <{tag}> </{tag}> tags."
     )
 
 
@@ -91,4 +91,4 @@ def compact(view: View, shorten: Callable[[str], str] = str.strip) -> str:
         higher >
     """
     pairs = [f"{shorten(observation)} > {action}" for observation, action in view.history]
-    return "\n".join([f"task : {view.instruction}", *pairs, f"{shorten(view.observation)} >"])
+    return "\n".join([f"task : {view.instruction.strip().rstrip('.')}", *pairs, f"{shorten(view.observation)} >"])

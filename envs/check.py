@@ -1,0 +1,192 @@
+"""The environment contract, executable: `check(adapter)` returns every clause that the adapter breaks.
+
+Run it on an environment of your own before any model meets it; each problem is one line that names the clause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+from collections.abc import Iterable, Sequence
+
+from envs.base import EnvAdapter, Step, Task
+from flwr_agent.seeds import seed_for
+
+JUNK = ("", " ", "\x00", "<action>", "</action><action>", "go to", "search[", "click[]", "9" * 400, "\ud800 é 看 🏠")
+"""Answers that fit no environment; parsing and stepping must survive them."""
+
+
+def check(
+    adapter: EnvAdapter,
+    *,
+    episodes: int = 8,
+    seed: int = 0,
+    max_steps: int = 50,
+    splits: Sequence[str] = ("train", "val"),
+) -> list[str]:
+    """Problems of `adapter`, one line each; an empty list says that the contract holds on `episodes` tasks.
+
+    Example:
+        >>> from envs.registry import create
+        >>> check(create("tinyguess", {}), episodes=2)
+        []
+    """
+    tasks = {split: list(adapter.tasks(split)) for split in splits}
+    problems = [*_task_lists(adapter, tasks), *_parsing(adapter), *_fingerprint(adapter)]
+    for split, listed in tasks.items():
+        count = min(episodes, len(listed))
+        for task in random.Random(seed_for(seed, "check", split)).sample(listed, count):
+            problems += asyncio.run(_episodes(adapter, task, seed, max_steps))
+    return list(dict.fromkeys(problems))
+
+
+def _task_lists(adapter: EnvAdapter, tasks: dict[str, list[Task]]) -> Iterable[str]:
+    seen: dict[str, str] = {}
+    for split, listed in tasks.items():
+        if not listed:
+            yield f"tasks({split!r}): is empty"
+        if listed != list(adapter.tasks(split)):
+            yield f"tasks({split!r}): two calls give two lists"
+        for task in listed:
+            if task.id in seen:
+                yield f"task {task.id}: id stands in {seen[task.id]!r} and again in {split!r}"
+            seen[task.id] = split
+            if "category" not in task.meta:
+                yield f"task {task.id}: meta has no 'category'"
+            if not _is_json(dict(task.meta)):
+                yield f"task {task.id}: meta does not survive JSON"
+
+
+def _is_json(value: object) -> bool:
+    try:
+        return json.loads(json.dumps(value)) == value
+    except (TypeError, ValueError):
+        return False
+
+
+def _parsing(adapter: EnvAdapter) -> Iterable[str]:
+    for text in JUNK:
+        try:
+            action, is_valid = adapter.parse_action(text)
+        except Exception as error:  # noqa: BLE001  the adapter under test is a third party's
+            yield f"parse_action({text[:12]!r}): raises {type(error).__name__}: {error}"
+            continue
+        if not (isinstance(action, str) and isinstance(is_valid, bool)):
+            yield f"parse_action({text[:12]!r}): must give (str, bool)"
+
+
+def _fingerprint(adapter: EnvAdapter) -> Iterable[str]:
+    if adapter.fingerprint() != adapter.fingerprint():
+        yield "fingerprint(): two calls differ"
+
+
+async def _episodes(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:
+    try:
+        return [
+            f"task {task.id}: {problem}"
+            for part in (_oracle, _determinism, _inapplicable, _ending)
+            for problem in await part(adapter, task, seed, max_steps)
+        ]
+    except Exception as error:  # noqa: BLE001  the adapter under test is a third party's
+        return [f"task {task.id}: raises {type(error).__name__}: {error}"]
+
+
+async def play(adapter: EnvAdapter, task: Task, actions: Iterable[str], *, seed: int) -> list[Step]:
+    """The steps of one episode from its reset on; stops at its end; closes it twice, as the contract allows."""
+    env = adapter.make()
+    steps = [await env.reset(task, seed=seed)]
+    for action in actions:
+        if steps[-1].done:
+            break
+        steps.append(await env.step(action))
+    await env.close()
+    await env.close()
+    return steps
+
+
+async def _oracle(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:
+    actions = adapter.oracle(task)
+    if actions is None:
+        return []
+    steps = await play(adapter, task, actions, seed=seed)
+    problems = [problem for step in steps for problem in _step_problems(step, task)]
+    if not (steps[-1].done and steps[-1].info.get("success")):
+        problems.append("the oracle does not succeed")
+    if len(steps) - 1 > max_steps:
+        problems.append(f"the oracle takes {len(steps) - 1} actions, more than {max_steps}")
+    if any(step.info.get("success") for step in steps[:-1]):
+        problems.append("success is reported before the episode ends")
+    if not steps[0].info.get("instruction"):
+        problems.append("reset's info has no 'instruction'")
+    return problems
+
+
+async def _determinism(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:
+    actions = await _wander(adapter, task, seed, max_steps)
+    first, second = [await play(adapter, task, actions, seed=seed) for _ in range(2)]
+    problems = [problem for step in first for problem in _step_problems(step, task)]
+    if first != second:
+        problems.append("equal task, seed and actions give two transcripts")
+    return problems
+
+
+async def _wander(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:
+    """Random admissible actions where the environment lists them, else the oracle's in random order."""
+    draw = random.Random(seed_for(seed, "wander", task.id))
+    known = list(adapter.oracle(task) or JUNK)
+    env = adapter.make()
+    step = await env.reset(task, seed=seed)
+    actions: list[str] = []
+    while not step.done and len(actions) < max_steps:
+        actions.append(draw.choice(step.admissible or known))
+        step = await env.step(actions[-1])
+    await env.close()
+    return actions
+
+
+async def _inapplicable(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:
+    """Junk before an action must leave that action's answer as it was."""
+    after = list(adapter.oracle(task) or ())[: max_steps // 2]
+    plain = await play(adapter, task, after, seed=seed)
+    problems: list[str] = []
+    for junk in JUNK:
+        steps = await play(adapter, task, [junk, *after], seed=seed)
+        if steps[1].reward or steps[1].admissible != plain[0].admissible:
+            problems.append(f"action {junk[:12]!r} fits nothing, yet is rewarded or changes what is admissible")
+        if any(a.text != b.text for a, b in zip(plain[1:], steps[2:], strict=False) if not b.truncated):
+            problems.append(f"action {junk[:12]!r} fits nothing, yet later answers differ")
+    return problems
+
+
+async def _ending(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:
+    """An episode that is over stays over and pays nothing more; a fresh reset starts it anew."""
+    env = adapter.make()
+    first = step = await env.reset(task, seed=seed)
+    for action in list(adapter.oracle(task) or ())[:max_steps]:
+        step = await env.step(action)
+    problems: list[str] = []
+    if step.done:
+        late = await env.step("look")
+        if not late.done or late.reward:
+            problems.append("a step after the end must be done and pay 0")
+    if await env.reset(task, seed=seed) != first:
+        problems.append("a second reset of the same episode holder differs from the first")
+    await env.close()
+    return problems
+
+
+def _step_problems(step: Step, task: Task) -> Iterable[str]:
+    if not (math.isfinite(step.reward) and 0.0 <= step.reward <= 1.0):
+        yield f"reward {step.reward} is outside [0, 1]"
+    if not 0.0 <= step.info.get("task_score", -1.0) <= 1.0:
+        yield "info must hold task_score in [0, 1]"
+    if not isinstance(step.info.get("success"), bool):
+        yield "info must hold success (bool)"
+    if step.info.get("task_id") != task.id:
+        yield "info must hold the task's task_id"
+    if not isinstance(step.text, str):
+        yield "text must be a str"
+    if not _is_json(dict(step.info)):
+        yield "info does not survive JSON"

@@ -1,0 +1,119 @@
+"""The adapter of MiniHouse: task lists, prompts and episodes around the text engine."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+
+from envs.base import Step, Task, Variant, View
+from envs.minihouse import prompt
+from envs.minihouse.engine import House
+from envs.minihouse.oracle import solve
+from envs.minihouse.world import generate, goal
+from envs.prompts import STYLES
+from flwr_agent.errors import ConfigError
+
+MAX_STEPS = 50
+"""Actions after which an episode is cut."""
+
+NUM_GAMES = {"train": 3600, "val": 600, "demo": 1200}
+"""Games of each split; every run of six holds each task type once."""
+
+
+class Household:
+    """One episode in a generated household."""
+
+    def __init__(self) -> None:
+        self._task = Task(id="none", split="none")
+        self._house = House(generate("none-0"))
+        self._num_steps = 0
+        self._is_over = True
+
+    async def reset(self, task: Task, *, seed: int) -> Step:  # noqa: ARG002  a game is a function of its name
+        """Start `task`; the seed changes nothing, because a game is a function of its name."""
+        self._task, self._num_steps, self._is_over = task, 0, False
+        world = generate(task.id)
+        self._house = House(world)
+        return self._answer(self._house.intro(), instruction=f"{world.goal.text}.")
+
+    async def step(self, action: str) -> Step:
+        """Apply one command; `Nothing happens.` when it is not legal now."""
+        if self._is_over:
+            return self._answer("", is_late=True)
+        self._num_steps += 1
+        return self._answer(self._house.step(action))
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _answer(self, text: str, *, is_late: bool = False, **more: str) -> Step:
+        is_won = self._house.is_won
+        reward = 0.0 if is_late else float(is_won)
+        is_cut = self._num_steps >= MAX_STEPS and not is_won
+        self._is_over = is_won or is_cut
+        info = {"success": is_won, "task_score": float(is_won), "task_id": self._task.id, **more}
+        admissible = prompt.shown(self._house.admissible())
+        return Step(text, reward, terminated=is_won, truncated=is_cut, admissible=admissible, info=info)
+
+
+class MiniHouse:
+    """Households with ALFWorld's rules, embedded: no data, no extra, no other process.
+
+    Example:
+        >>> env = MiniHouse(style="compact")
+        >>> env.tasks("val")[0].meta["category"]
+        'pick_and_place_simple'
+    """
+
+    name = "minihouse"
+    version = "1"
+
+    def __init__(self, *, style: str = "paper", variant: Variant | None = None):
+        if style not in STYLES:
+            raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
+        if variant is not None:
+            raise ConfigError("partition.strategy", variant.name, "minihouse has no environment variants")
+        self._style = style
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """Games of `train`, `val` or `demo`; `meta` holds `category` (task type), `scene` and `objects`."""
+        if split not in NUM_GAMES:
+            raise ConfigError("split", split, "minihouse has no such split", allowed=NUM_GAMES)
+        return _tasks(split)
+
+    def system_prompt(self) -> str:
+        """Role and answer format."""
+        return prompt.system_prompt()
+
+    def render(self, view: View) -> str:
+        """The user message of one turn."""
+        return prompt.render(view, self._style)
+
+    def parse_action(self, model_text: str) -> tuple[str, bool]:
+        """The command of an answer, and whether its format held."""
+        return prompt.parse_action(model_text, self._style)
+
+    def make(self) -> Household:
+        """A fresh episode holder."""
+        return Household()
+
+    def oracle(self, task: Task) -> list[str]:
+        """Commands that solve the game."""
+        return solve(generate(task.id))
+
+    def fingerprint(self) -> str:
+        """Digest of the engine's version and of the worlds it generates."""
+        sample = [repr(generate(f"{split}-{number}")) for split in NUM_GAMES for number in range(6)]
+        text = "\n".join([self.name, self.version, str(MAX_STEPS), *sample])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@functools.cache
+def _tasks(split: str) -> tuple[Task, ...]:
+    return tuple(_task(f"{split}-{number}", split) for number in range(NUM_GAMES[split]))
+
+
+def _task(name: str, split: str) -> Task:
+    scene, goal_ = goal(name)
+    return Task(name, split, {"category": goal_.type, "scene": scene, "objects": [goal_.object, goal_.target]})

@@ -1,0 +1,110 @@
+"""`check` must find each broken clause: one broken environment per clause."""
+
+import dataclasses
+import itertools
+import re
+
+import pytest
+
+from envs.base import Task
+from envs.check import check
+from envs.tinyguess import Guess, TinyGuess
+
+_COUNTER = itertools.count()
+
+
+class Reshaped(Guess):
+    """A game whose steps are changed on the way out."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    async def reset(self, task, *, seed):
+        return self.change(await super().reset(task, seed=seed))
+
+    async def step(self, action):
+        return self.change(await super().step(action))
+
+
+def broken(**methods):
+    return type("Broken", (TinyGuess,), methods)()
+
+
+def reshaped(change):
+    return broken(make=lambda _: Reshaped(change))
+
+
+class Raising(Guess):
+    async def step(self, action):
+        if not action:
+            raise ValueError("empty")
+        return await super().step(action)
+
+
+class JunkMatters(Guess):
+    async def step(self, action):
+        if not action.strip():
+            self._secret = self._secret % 50 + 1
+        return await super().step(action)
+
+
+class Generous(Guess):
+    async def step(self, action):
+        return dataclasses.replace(await super().step(action), reward=1.0)
+
+
+class OneClose(Guess):
+    closed = False
+
+    async def close(self):
+        if self.closed:
+            raise RuntimeError("closed twice")
+        self.closed = True
+
+
+def same_tasks(self, split):
+    return (Task("only", split, {"category": "x"}),)
+
+
+def bare_tasks(self, split):
+    return (Task(f"{split}-0", split, {"secret": {1, 2}}),)
+
+
+def growing_tasks(self, split):
+    return (Task(f"{split}-{next(_COUNTER)}", split, {"category": "x"}),)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "message"),
+    [
+        (broken(tasks=same_tasks), "id stands in 'train' and again in 'val'"),
+        (broken(tasks=bare_tasks), "meta has no 'category'"),
+        (broken(tasks=bare_tasks), "meta does not survive JSON"),
+        (broken(tasks=growing_tasks), "two calls give two lists"),
+        (broken(tasks=lambda self, split: ()), "is empty"),
+        (broken(parse_action=lambda self, text: (text.split()[0], True)), "raises IndexError"),
+        (broken(parse_action=lambda self, text: text), r"must give \(str, bool\)|raises ValueError"),
+        (broken(fingerprint=lambda self: str(next(_COUNTER))), "fingerprint"),
+        (broken(oracle=lambda self, task: ["51"]), "the oracle does not succeed"),
+        (reshaped(lambda s: dataclasses.replace(s, text=f"{s.text} {next(_COUNTER)}")), "two transcripts"),
+        (reshaped(lambda s: dataclasses.replace(s, reward=1.5)), r"reward 1.5 is outside \[0, 1\]"),
+        (reshaped(lambda s: dataclasses.replace(s, reward=float("nan"))), "reward nan"),
+        (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "success": 1})), "success"),
+        (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "task_id": "?"})), "task_id"),
+        (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "task_score": 2})), "task_score"),
+        (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "extra": object()})), "info does not survive JSON"),
+        (broken(make=lambda self: Raising()), "raises ValueError: empty"),
+        (broken(make=lambda self: JunkMatters()), "later answers differ"),
+        (broken(make=lambda self: Generous()), "is rewarded"),
+        (broken(make=lambda self: Generous()), "after the end must be done and pay 0"),
+        (broken(make=lambda self: OneClose()), "closed twice"),
+    ],
+)
+def test_a_broken_clause_is_named(adapter, message):
+    problems = check(adapter, episodes=3)
+    assert any(re.search(message, problem) for problem in problems), problems
+
+
+def test_too_long_an_oracle_is_named():
+    assert any("more than 2" in problem for problem in check(TinyGuess(), max_steps=2))

@@ -1,0 +1,115 @@
+import asyncio
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+import envs.registry as registry
+from envs.base import EnvAdapter, Step, Task, Variant, View
+from envs.check import check, play
+from envs.registry import create, knobs
+from flwr_agent.errors import ConfigError
+
+
+class Echo:
+    """A third party's plain class: repeat the word."""
+
+    def __init__(self, *, word: str = "tree", patience: int = 3):
+        self.word, self.patience = word, patience
+
+    def tasks(self, split):
+        return [Task(f"{split}-{n}", split, {"category": "echo"}) for n in range(4)]
+
+    def reset(self, task, seed):
+        self.left = self.patience
+        return f"say {self.word}"
+
+    def step(self, action):
+        self.left -= 1
+        hit = action == self.word
+        return ("yes" if hit else "no"), float(hit), hit, not hit and self.left == 0, {}
+
+    def oracle(self, task):
+        return [self.word]
+
+
+@pytest.mark.parametrize("name", ["tinyguess", "minihouse"])
+@pytest.mark.parametrize("style", ["paper", "compact"])
+def test_every_built_in_environment_is_an_adapter_that_keeps_the_contract(name, style):
+    adapter = create(name, {}, style=style)
+    assert isinstance(adapter, EnvAdapter)
+    assert check(adapter, splits=("train", "val", "demo")) == []
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one():
+    with pytest.raises(ConfigError, match=r"env\.name='minihous'.*did you mean 'minihouse'"):
+        create("minihous", {})
+
+
+def test_knobs_are_the_settings_of_the_constructor():
+    assert knobs("tinyguess") == knobs("minihouse") == frozenset()
+    assert knobs(f"{__name__}:Echo") == {"word", "patience"}
+
+
+def test_a_setting_the_environment_does_not_take_is_refused():
+    with pytest.raises(ConfigError, match=r"env\.search_return_n=50: environment 'tinyguess' does not use this key"):
+        create("tinyguess", {"search_return_n": 50})
+
+
+@pytest.mark.parametrize("name", ["tinyguess", "minihouse", f"{__name__}:Echo"])
+def test_an_unknown_style_or_variant_is_refused(name):
+    with pytest.raises(ConfigError, match=r"prompt\.style='fancy'"):
+        create(name, {}, style="fancy")
+    with pytest.raises(ConfigError, match=r"partition\.strategy='bm25_reweight'"):
+        create(name, {}, variant=Variant("bm25_reweight"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("no_such_module:Env", "cannot be found"), (f"{__name__}:Absent", "has no class 'Absent'")],
+)
+def test_a_missing_module_or_class_is_named(name, message):
+    with pytest.raises(ConfigError, match=message):
+        create(name, {})
+
+
+def test_a_missing_package_of_a_built_in_names_its_extra(tmp_path, monkeypatch):
+    (tmp_path / "needs_engine.py").write_text("import an_engine_nobody_has\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "BUILTIN", {"heavy": "needs_engine:Env"})
+    with pytest.raises(ConfigError, match=r"'an_engine_nobody_has': pip install 'flwr-agent\[heavy\]'"):
+        create("heavy", {})
+
+
+def test_an_entry_point_is_found_by_its_name(monkeypatch):
+    point = EntryPoint("echo", f"{__name__}:Echo", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda **_: [point])
+    assert create("echo", {"word": "sky"}).name == "echo"
+
+
+def test_nothing_is_imported_before_it_is_asked_for():
+    code = "import sys, envs.registry as r; r.create('tinyguess', {}); print([m for m in sys.modules if 'house' in m])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_plain_class_becomes_an_adapter_that_keeps_the_contract():
+    adapter = create(f"{__name__}:Echo", {"word": "sky"})
+    assert check(adapter, episodes=2) == []
+    assert "say sky" in adapter.render(View("say sky", "say sky", None))
+    assert create(f"{__name__}:Echo", {}, style="compact").parse_action(" Tree \n") == ("tree", True)
+
+
+def test_a_plain_class_plays_with_its_own_settings():
+    adapter = create(f"{__name__}:Echo", {"word": "sky", "patience": 2})
+    task = adapter.tasks("train")[0]
+    won = asyncio.run(play(adapter, task, ["tree", "sky"], seed=0))
+    assert [step.reward for step in won] == [0.0, 0.0, 1.0]
+    assert won[-1].info["success"]
+    lost = asyncio.run(play(adapter, task, ["a", "b", "sky"], seed=0))
+    assert lost[-1] == Step("no", truncated=True, info={"success": False, "task_score": 0.0, "task_id": task.id})
+
+
+def test_two_settings_have_two_fingerprints():
+    one, two = (create(f"{__name__}:Echo", {"word": word}) for word in ("sky", "sea"))
+    assert one.fingerprint() != two.fingerprint()
