@@ -24,8 +24,18 @@ STRATEGIES = {
     "coverage": "envs.partition.coverage:coverage",
     "hardness": "envs.partition.hardness:hardness",
     "task_disjoint": "envs.partition.uniform:uniform",
+    "catalog_split": "envs.partition.catalog:catalog_split",
+    "scene_disjoint": "envs.partition.scenes:scene_disjoint",
+    "bm25_field_subset": "envs.partition.variants:bm25_field_subset",
+    "bm25_reweight": "envs.partition.variants:bm25_reweight",
+    "lookalike": "envs.partition.variants:lookalike",
+    "rank_wrapper": "envs.partition.variants:rank_wrapper",
+    "obs_variant": "envs.partition.variants:obs_variant",
+    "dyn_variant": "envs.partition.variants:dyn_variant",
+    "goal_variant": "envs.partition.variants:goal_variant",
 }
-"""Name -> where its function lives; imported only when asked for."""
+"""Name -> where its function lives; imported only when asked for. `task_disjoint` is the control of `catalog_split`:
+the same tasks in the full shop."""
 
 
 class Partition(Protocol):
