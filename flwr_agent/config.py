@@ -155,6 +155,32 @@ class PartitionConfig:
 
     strategy: str = _key("uniform", "partition of the training tasks", objective=True)
     tasks_per_client: int = _key(100, "tasks a client holds at least", low=1, objective=True)
+    omega: float = _key(
+        0.5, "preference: skew of a client's category mix, 0 none, 1 one category", low=0, high=1, objective=True
+    )
+    size_std: float = _key(
+        1.0, "coverage: concentration of shard sizes, 256 nearly equal, 1 extreme", low=1e-3, objective=True
+    )
+    size_mean: int = _key(500, "coverage: mean shard size", low=1, objective=True)
+    size_max: int = _key(1000, "coverage: largest shard size", low=1, objective=True)
+    success_std: float = _key(
+        1.0, "hardness: concentration of the easy share, 256 nearly equal, 1 extreme", low=1e-3, objective=True
+    )
+    trajectories_file: str = _key("none", "hardness: success labels of a reference policy (JSON)", objective=True)
+    env_div: float = _key(
+        0.7,
+        "catalog_split, scene_disjoint: 0 the same world for all, 1 independent worlds",
+        low=0,
+        high=1,
+        objective=True,
+    )
+    keep_ratio: float = _key(
+        0.7, "catalog_split: share of the other products a client's shop keeps", low=0, high=1, objective=True
+    )
+    variant_n: int = _key(
+        0, "bm25_*, lookalike, rank_wrapper, *_variant: worlds in use; 0 is the arm's own number", low=0, objective=True
+    )
+    scenes_per_client: int = _key(8, "scene_disjoint: scenes a client plays in", low=1, objective=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

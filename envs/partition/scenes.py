@@ -24,7 +24,7 @@ def scene_disjoint(  # noqa: PLR0913 (the form of a partition, and its knobs)
     seed: int,
     tasks_per_client: int,
     env_div: float,
-    scenes_per_client: int,
+    scenes_per_client: int = 8,
 ) -> Shard:
     """Exactly `tasks_per_client` games, all in `scenes_per_client` scenes, with the pool's mix of task types.
 

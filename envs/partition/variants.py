@@ -73,7 +73,7 @@ def _arm(
     """The strategy that gives each client one world of `pool`; `own` adds what differs from client to client."""
 
     def arm(
-        tasks: Sequence[Task], client_id: int, num_clients: int, *, seed: int, tasks_per_client: int, variant_n: int
+        tasks: Sequence[Task], client_id: int, num_clients: int, *, seed: int, tasks_per_client: int, variant_n: int = 0
     ) -> Shard:
         mine = uniform(tasks, client_id, num_clients, seed=seed, tasks_per_client=tasks_per_client)
         num_variants = default if variant_n == 0 and type(variant_n) is int else variant_n
