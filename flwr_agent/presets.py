@@ -116,8 +116,11 @@ def parse(path: Path) -> dict[str, tuple[Any, int]]:
 
 
 def scalar(text: str) -> Any:
-    """The value of one YAML scalar: `5` is an int, `1e-6` a float, `true` a bool, `off` a word."""
-    return _Loader(text).get_single_data()
+    """The value of one YAML scalar: `5` is an int, `1e-6` a float, `true` a bool, `off` and `[` are words."""
+    try:
+        return _Loader(text).get_single_data()
+    except yaml.YAMLError:
+        return text
 
 
 def _text(path: Path) -> str:

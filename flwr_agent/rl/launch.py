@@ -1,0 +1,279 @@
+"""Processes, device visibility and environment variables: the only module that touches them.
+
+A run gets a SuperLink of its own: own home, own loopback ports, an empty working directory (Ray puts it before the app
+on the path of the simulated clients) and no installation of packages at run time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from flwr_agent.errors import AgentError, WorkerError
+from flwr_agent.paths import ROOT
+
+PORTS = range(20_000, 32_768)
+"""Below the ephemeral range of Linux, so that no outgoing connection can hold one."""
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+"""No network calls, no installation while a run starts, every client's log line kept, devices as they are."""
+CONNECTION = "own"
+
+
+class LaunchError(AgentError, RuntimeError):
+    """Flower did not start or did not accept the run; carries the end of its log."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Federation:
+    """Where the clients of a run live.
+
+    Example:
+        >>> Federation(num_nodes=2, threads=1).simulation()
+        'num-supernodes=2 client-resources-num-cpus=1 client-resources-num-gpus=0.0 init-args-num-cpus=2'
+    """
+
+    num_nodes: int
+    threads: int
+    """CPU threads of one client."""
+    gpus: float = 0.0
+    """GPUs of one client; simulated clients beyond what the machine has take turns."""
+    is_deployment: bool = False
+    """SuperNodes with processes of their own on loopback, one per client id, instead of the simulation."""
+
+    def simulation(self) -> str:
+        """Flower's federation settings: as many clients side by side as there are cores."""
+        cpus = max(self.threads, os.cpu_count() or 1)
+        return (
+            f"num-supernodes={self.num_nodes} client-resources-num-cpus={self.threads} "
+            f"client-resources-num-gpus={self.gpus} init-args-num-cpus={cpus}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flower:
+    """A running SuperLink of our own and how to speak to it."""
+
+    home: Path
+    env: Mapping[str, str]
+    federation: Federation
+    process: subprocess.Popen[bytes]
+
+    def submit(self, app: Path, overrides: Mapping[str, bool | int | float | str]) -> int:
+        """Start the app in folder `app` with these run-config overrides; returns the run id."""
+        config = self.home / "run.toml"
+        config.write_text(
+            "".join(f"{key} = {json.dumps(value)}\n" for key, value in overrides.items()), encoding="utf-8"
+        )
+        command = ["run", str(app), CONNECTION, "--run-config", str(config)]
+        if not self.federation.is_deployment:
+            command += ["--federation-config", self.federation.simulation()]
+        return int(self._ask(*command)["run-id"])
+
+    def status(self, run_id: int) -> str:
+        """`pending`, `starting`, `running`, `finished:completed`, `finished:failed` or `finished:stopped`."""
+        return str(self._ask("ls", CONNECTION, "--run-id", str(run_id))["runs"][0]["status"])
+
+    @contextmanager
+    def log(self, run_id: int, path: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """Append the run's log to `path` as it grows, by a process that ends with the run."""
+        with supervised(
+            _tool("flwr", "log", str(run_id), CONNECTION, "--stream"), self.home, self.env, path
+        ) as process:
+            yield process
+
+    def _ask(self, *arguments: str) -> dict[str, object]:
+        done = subprocess.run(
+            _tool("flwr", *arguments, "--format", "json"),
+            env=self.env, cwd=self.home, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            answer = json.loads(done.stdout)
+        except json.JSONDecodeError:
+            answer = {}
+        if done.returncode or not answer.get("success"):
+            reason = answer.get("error-message") or done.stdout + done.stderr
+            raise LaunchError(f"flwr {arguments[0]} failed: {' '.join(str(reason).split())}")
+        return answer
+
+
+@contextmanager
+def flower(federation: Federation) -> Iterator[Flower]:
+    """A SuperLink of our own, with its SuperNodes in deployment; all of it ends with the block.
+
+    Raises:
+        LaunchError: it did not come up.
+    """
+    with tempfile.TemporaryDirectory(prefix="fa-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+        home = Path(folder)
+        cwd = home / "empty"
+        cwd.mkdir()
+        port, *node_ports = free_ports(1 + federation.num_nodes * federation.is_deployment)
+        env = child_env(home, threads=federation.threads)
+        (home / "config.toml").write_text(
+            f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
+            f'address = "127.0.0.1:{port}"\ninsecure = true\n',
+            encoding="utf-8",
+        )
+        kind = [] if federation.is_deployment else ["--simulation"]
+        command = _tool("flower-superlink", "--insecure", *kind, "--host", "127.0.0.1", "--port", str(port))
+        process = stack.enter_context(supervised(command, cwd, env, home / "superlink.log"))
+        _wait_until_healthy(process, port, home / "superlink.log")
+        for client_id, node_port in enumerate(node_ports):
+            command = _supernode(client_id, federation.num_nodes, port, node_port)
+            stack.enter_context(supervised(command, cwd, env, home / f"supernode-{client_id}.log"))
+        yield Flower(home=home, env=env, federation=federation, process=process)
+
+
+@contextmanager
+def supervised(command: list[str], cwd: Path, env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `command` beside us; it and all that it started end with the block, or with this process."""
+    supervise = Path(__file__).with_name("supervise.py")
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [sys.executable, str(supervise), *command],
+            stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, cwd=cwd, env=env, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.stdin:
+            process.stdin.close()
+        process.wait()
+
+
+def start_worker(address: str, *, python: str, idle_timeout_s: float, timeout_s: float = 120.0) -> None:
+    """Start a worker process that listens at the Unix socket `address` and outlives this process.
+
+    Args:
+        address: socket; `address.log` gets what the worker prints.
+        python: interpreter, `same` for ours.
+        idle_timeout_s: seconds without a request after which it ends.
+        timeout_s: seconds it has to come up.
+
+    Raises:
+        WorkerError: it ended or did not listen in time.
+    """
+    interpreter = sys.executable if python == "same" else python
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    log = Path(f"{address}.log")
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [interpreter, "-m", "flwr_agent.rl.remote", address, str(idle_timeout_s)],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent, start_new_session=True,
+            env=dict(os.environ) | {"PYTHONPATH": path},
+        )  # fmt: skip
+    end = time.monotonic() + timeout_s
+    while not _listens(address):
+        if process.poll() is not None or time.monotonic() > end:
+            raise WorkerError(f"the worker process did not start: {_end_of(log)} (log: {log})")
+        time.sleep(0.1)
+
+
+def child_env(home: Path, *, threads: int) -> dict[str, str]:
+    """Environment of Flower's processes: ours, quiet, with its own home and a path that cannot shadow the app."""
+    ours = dict(os.environ)
+    entries = [Path(entry).absolute() for entry in ours.pop("PYTHONPATH", "").split(os.pathsep) if entry]
+    kept = [str(entry) for entry in entries if entry.resolve() != ROOT]
+    path = os.pathsep.join([str(Path(sys.executable).parent), ours.get("PATH", os.defpath)])
+    ray = {"RAY_TMPDIR": str(home)}
+    return ours | QUIET | ray | {
+        "FLWR_HOME": str(home),
+        "PATH": path,
+        "OMP_NUM_THREADS": str(threads),
+        **({"PYTHONPATH": os.pathsep.join(kept)} if kept else {}),
+    }  # fmt: skip
+
+
+def num_gpus() -> int:
+    """NVIDIA devices this process may use: those of `CUDA_VISIBLE_DEVICES` if it is set, else all of the machine."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([device for device in visible.split(",") if device.strip() not in ("", "-1")])
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+
+
+def free_ports(count: int) -> list[int]:
+    """Distinct loopback ports that nothing listens on."""
+    candidates = random.SystemRandom().sample(PORTS, len(PORTS))
+    return list(islice(filter(_is_free, candidates), count))
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM unwind this process as Ctrl-C does, so that what it started ends with it."""
+    signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(signum: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + signum)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _supernode(client_id: int, total: int, port: int, own_port: int) -> list[str]:
+    config = f"partition-id={client_id} num-partitions={total}"
+    link = ["--superlink", f"127.0.0.1:{port}", "--port", str(own_port)]
+    return _tool("flower-supernode", "--insecure", *link, "--node-config", config)
+
+
+def _tool(name: str, *arguments: str) -> list[str]:
+    return [str(Path(sys.executable).with_name(name)), *arguments]
+
+
+def _wait_until_healthy(process: subprocess.Popen[bytes], port: int, log: Path, timeout_s: float = 60.0) -> None:
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise LaunchError(f"Flower's SuperLink did not start on port {port}: {_end_of(log)}")
+
+
+def _listens(address: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(address)
+        except OSError:
+            return False
+    return True
+
+
+def _end_of(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return " ".join(" ".join(lines[-12:]).split()) or "it said nothing"
