@@ -1,0 +1,58 @@
+"""The immutable half of the environment: products, their index, goals by split; shared by any number of sessions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from envs.webshop import catalogue
+from envs.webshop.bm25 import Index
+from envs.webshop.goals import Goal, shuffled, synthetic_goals
+from envs.webshop.products import Product, parse_products
+from envs.webshop.scoring import Keywords
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A catalogue that is open for business."""
+
+    products: tuple[Product, ...]
+    splits: Mapping[str, tuple[Goal, ...]]
+    """Split -> goals in canonical order."""
+    keywords: Keywords
+    """The kind-naming words of a title, for the reward."""
+    digest: str
+    """SHA-256 of the data it was made from."""
+
+    @cached_property
+    def index(self) -> Index:
+        """Search index over every product, by position in `products`."""
+        return Index.build(product.document() for product in self.products)
+
+    @cached_property
+    def goals(self) -> dict[str, Goal]:
+        """Goal by task id."""
+        return {goal.id: goal for goals in self.splits.values() for goal in goals}
+
+    @cached_property
+    def by_asin(self) -> dict[str, Product]:
+        """Product by lower-cased asin, as actions name it."""
+        return {product.asin.lower(): product for product in self.products}
+
+
+@cache
+def embedded_shop() -> Shop:
+    """The shop of the embedded catalogue: `train`, `val` and `demo` share no product."""
+    items, instructions, split_of = catalogue.generate()
+    attributes = {asin: entry["attributes"] for asin, entry in instructions.items()}
+    products = parse_products(items, attributes, "embedded catalogue")
+    goals = shuffled(synthetic_goals(products, instructions))
+    splits = {
+        split: tuple(goal for goal in goals if split_of[goal.product.asin] == split)
+        for split in ("train", "val", "demo")
+    }
+    digest = hashlib.sha256(json.dumps([items, instructions, split_of]).encode()).hexdigest()
+    return Shop(tuple(products), splits, catalogue.keywords, digest)
