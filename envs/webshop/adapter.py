@@ -148,8 +148,10 @@ class WebShopEnv:
         """Apply one action; the reward comes with the purchase that ends the episode."""
         if self._session is None:
             raise EnvError("webshop: step before reset; call reset(task) first")
+        was_over = self._session.page is Page.DONE
         self._session.act(self._adapter.style.resolve(action, self._session))
-        return self._observe(self._session, {})
+        step = self._observe(self._session, {})
+        return replace(step, reward=0.0) if was_over else step
 
     async def close(self) -> None:
         """Forget the episode."""

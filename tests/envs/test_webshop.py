@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from envs.base import EnvAdapter, Step, Task, Variant, View
+from envs.check import check
 from envs.webshop import WebShop
 from flwr_agent.errors import ConfigError, EnvError
 
@@ -43,8 +44,9 @@ def some_task(shop: WebShop, query: str = "jacket") -> Task:
     return next(task for task in shop.tasks("val") if task.meta["query"] == query)
 
 
-def test_it_is_an_adapter(shop):
+def test_it_keeps_the_environment_contract(shop):
     assert isinstance(shop, EnvAdapter)
+    assert check(shop, episodes=3, max_steps=15, splits=SPLITS) == []
 
 
 @pytest.mark.parametrize("reward", ["strict", "upstream"])
