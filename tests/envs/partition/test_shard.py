@@ -4,6 +4,7 @@ import pytest
 
 from envs.base import Shard, Task
 from envs.partition import knobs, registry, shard
+from flwr_agent.config import KEYS
 from flwr_agent.errors import ConfigError
 
 TASKS = [Task(f"t{i}", "train", {"category": "ab"[i % 2]}) for i in range(20)]
@@ -32,6 +33,11 @@ def test_a_client_that_does_not_exist_is_refused(client_id):
 
 def test_knobs_are_read_from_the_signature():
     assert knobs("uniform") == {"tasks_per_client"}
+
+
+@pytest.mark.parametrize("strategy", registry.STRATEGIES)
+def test_every_knob_of_every_strategy_is_a_configuration_key(strategy):
+    assert {f"partition.{knob}" for knob in knobs(strategy)} <= set(KEYS)
 
 
 def halves(tasks, client_id, num_clients, *, seed, share=0.5):
