@@ -68,7 +68,7 @@ def catalog(asins: Iterable[str], params: Mapping[str, Any]) -> frozenset[str]:
         ConfigError: if the shop lacks a target, which would make a goal unreachable.
     """
     universe = sorted(set(asins))
-    targets = frozenset(params["targets"])
+    targets: frozenset[str] = frozenset(params["targets"])
     if missing := targets.difference(universe):
         raise ConfigError(
             "partition.strategy",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sized
+from typing import Any
 
 from flwr_agent.errors import ConfigError
 
 
-def check_number(knob: str, value: float, low: float, high: float) -> None:
+def check_number(knob: str, value: Any, low: float, high: float) -> None:
     """Refuse a knob outside `[low, high]`, and anything that is not a number.
 
     Raises:
@@ -17,7 +18,7 @@ def check_number(knob: str, value: float, low: float, high: float) -> None:
         raise ConfigError(f"partition.{knob}", value, f"must be a number from {low:g} to {high:g}")
 
 
-def check_count(knob: str, value: int, low: int, high: int, why: str) -> None:
+def check_count(knob: str, value: Any, low: int, high: int, why: str) -> None:
     """Refuse a knob that is not a whole number in `[low, high]`.
 
     Raises:

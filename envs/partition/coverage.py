@@ -43,7 +43,7 @@ def coverage(  # noqa: PLR0913 (the form of a partition, and its knobs)
     check_count("size_mean", size_mean, tasks_per_client, size_max, "tasks_per_client to size_max")
     check_number("size_std", size_std, 1e-3, 1e6)
     held = holdings(len(tasks), num_clients, (tasks_per_client, size_mean, size_max), size_std, seed)
-    return Shard(client_id, tuple(tasks[i].id for i in np.flatnonzero(held[client_id])))
+    return Shard(client_id, tuple(tasks[i].id for i in np.flatnonzero(held[client_id]).tolist()))
 
 
 @lru_cache(maxsize=4)

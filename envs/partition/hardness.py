@@ -10,7 +10,7 @@ import numpy as np
 from envs.base import Shard, Task
 from envs.partition.checks import check_number, check_tasks_per_client
 from envs.partition.labels import easy_tasks, read_labels
-from envs.partition.sizing import Holdings, assign_with_overlap, beta_sizes
+from envs.partition.sizing import Holdings, Sizes, assign_with_overlap, beta_sizes
 from flwr_agent.errors import ConfigError
 
 
@@ -39,10 +39,10 @@ def hardness(  # noqa: PLR0913 (the form of a partition, and its knobs)
     easy = easy_tasks(tasks, read_labels(trajectories_file))
     _check_quotas(easy, num_clients, tasks_per_client, success_std, seed)
     held = holdings(easy.tobytes(), num_clients, tasks_per_client, success_std, seed)
-    return Shard(client_id, tuple(tasks[i].id for i in np.flatnonzero(held[client_id])))
+    return Shard(client_id, tuple(tasks[i].id for i in np.flatnonzero(held[client_id]).tolist()))
 
 
-def _quotas(num_clients: int, tasks_per_client: int, success_std: float, rng: np.random.Generator):
+def _quotas(num_clients: int, tasks_per_client: int, success_std: float, rng: np.random.Generator) -> Sizes:
     return beta_sizes(num_clients, 0, tasks_per_client // 2, tasks_per_client, success_std, rng)
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +37,13 @@ def read_labels(path: Path | str) -> Mapping[str, bool]:
 @lru_cache(maxsize=4)
 def _read(file: Path, _mtime_ns: int, _size: int) -> Mapping[str, bool]:
     try:
-        content = json.loads(file.read_bytes())
+        content: Any = json.loads(file.read_bytes())
     except ValueError as error:
         raise DataError(file, "content", f"is not JSON ({error})") from error
-    entries = content.get("trajectories") if isinstance(content, dict) else None
+    entries: Any = cast(dict[str, Any], content).get("trajectories") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         raise DataError(file, "trajectories", "must be a list of trajectories")
-    return dict(_entry(file, number, entry) for number, entry in enumerate(entries))
+    return dict(_entry(file, number, entry) for number, entry in enumerate(cast(list[Any], entries)))
 
 
 def _entry(file: Path, number: int, entry: Any) -> tuple[str, bool]:

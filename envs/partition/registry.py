@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any
 
 from envs.base import Shard, Task
 from flwr_agent.errors import ConfigError
@@ -38,18 +38,16 @@ STRATEGIES = {
 the same tasks in the full shop."""
 
 
-class Partition(Protocol):
-    """A strategy: keyword-only parameters beside `seed` are its knobs, `partition.<name>` in the configuration.
+Partition = Callable[..., Shard]
+"""A strategy: `(tasks, client_id, num_clients, *, seed, knob, ...) -> Shard`, a pure function of its arguments.
 
-    Example:
-        >>> def first_letters(tasks, client_id, num_clients, *, seed, letters):
-        ...     mine = [t.id for t in tasks if letters.index(t.id[0]) % num_clients == client_id]
-        ...     return Shard(client_id, tuple(mine))
-    """
+Its keyword-only parameters beside `seed` are its knobs, `partition.<name>` in the configuration.
 
-    def __call__(self, tasks: Sequence[Task], client_id: int, num_clients: int, *, seed: int, **knobs: Any) -> Shard:
-        """The shard of one client; a pure function of its arguments, the same on every machine."""
-        ...
+Example:
+    >>> def first_letters(tasks, client_id, num_clients, *, seed, letters="abc"):
+    ...     mine = [task.id for task in tasks if letters.index(task.id[0]) % num_clients == client_id]
+    ...     return Shard(client_id, tuple(mine))
+"""
 
 
 def shard(

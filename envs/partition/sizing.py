@@ -67,7 +67,7 @@ def assign_with_overlap(num_items: int, sizes: Sizes, rng: Generator) -> Holding
     total = int(left.sum())
     held = np.zeros((num_items, len(sizes)), dtype=np.bool_)
     for item, wanted in enumerate(_copies(num_items, total, rng)):
-        count = min(wanted, np.count_nonzero(left))
+        count = min(wanted, int(np.count_nonzero(left)))
         if count:
             clients = weighted_draw(left / total, count, rng)
             held[item][clients] = True

@@ -16,6 +16,7 @@ from envs.partition.heterogeneity import (
     measure,
     overlap,
 )
+from envs.partition.labels import read_labels
 from envs.partition.sizing import beta_sizes
 
 NUM_SEEDS = 200
@@ -94,6 +95,18 @@ def test_difficulty_that_depends_on_category_leaks_and_the_leak_is_reported(labe
     solved = CATEGORY < 2
     floor = iid_floor(TASKS, shards, solved)
     assert leak("preference", measure(TASKS, shards, solved), floor)["hardness"] > 20 * floor.hardness
+
+
+def test_on_real_labels_a_skewed_category_mix_leaks_into_difficulty(data_dir):
+    solved = read_labels(data_dir / "hardness/alfworld_trajectories.json")
+    tasks = [Task(i, "train", {"category": i.split("-")[0]}) for i in sorted(solved)]
+    easy = np.array([solved[task.id] for task in tasks])
+    leaks = []
+    for omega in LOW_HIGH["preference"]:
+        shards = [shard(tasks, c, 100, "preference", tasks_per_client=100, omega=omega) for c in range(100)]
+        leaks.append(leak("preference", measure(tasks, shards, easy), iid_floor(tasks, shards, easy))["hardness"])
+    assert leaks[0] < 0.002
+    assert leaks[1] == pytest.approx(0.019, abs=0.002)
 
 
 def test_the_iid_floor_is_what_random_shards_measure():

@@ -6,6 +6,7 @@ from envs.base import Shard, Task
 from envs.partition import knobs, registry, shard
 from flwr_agent.config import KEYS
 from flwr_agent.errors import ConfigError
+from flwr_agent.paths import ROOT
 
 TASKS = [Task(f"t{i}", "train", {"category": "ab"[i % 2]}) for i in range(20)]
 
@@ -70,3 +71,13 @@ def test_a_third_partys_function_is_found_by_entry_point(monkeypatch):
 def test_a_broken_third_party_is_refused_by_name(function, fault):
     with pytest.raises(ConfigError, match=fault):
         shard(TASKS, 0, 2, f"{__name__}:{function}")
+
+
+def test_the_documented_strategy_of_your_own_runs(tmp_path, monkeypatch):
+    page = (ROOT / "docs/partitions.md").read_text(encoding="utf-8")
+    source = page.partition("```python\n")[2].partition("```")[0]
+    assert len(source.splitlines()) < 40
+    (tmp_path / "my_partitions.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = shard(TASKS, 1, 2, "my_partitions:by_parity", tasks_per_client=3)
+    assert mine == Shard(1, ("t1", "t3", "t5"))
