@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from envs.base import Shard, Task
-from envs.partition.checks import check_number, check_tasks_per_client
+from envs.partition.checks import check_count, check_number
 from envs.partition.labels import easy_tasks, read_labels
 from envs.partition.sizing import Holdings, Sizes, assign_with_overlap, beta_sizes
 from flwr_agent.errors import ConfigError
@@ -34,7 +34,7 @@ def hardness(  # noqa: PLR0913 (the form of a partition, and its knobs)
         ConfigError: if a knob is out of range, or a client's quota exceeds the easy or the hard tasks there are.
         DataError: if the labels cannot be read.
     """
-    check_tasks_per_client(tasks_per_client, tasks)
+    check_count("tasks_per_client", tasks_per_client, 2, len(tasks), "half of a client's tasks are easy, on average")
     check_number("success_std", success_std, 1e-3, 1e6)
     easy = easy_tasks(tasks, read_labels(trajectories_file))
     _check_quotas(easy, num_clients, tasks_per_client, success_std, seed)

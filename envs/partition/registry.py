@@ -98,7 +98,7 @@ def find(strategy: str) -> Partition:
         return _imported(strategy, strategy)
     plugins = {point.name: point for point in entry_points(group=GROUP)}
     if strategy in plugins:
-        return plugins[strategy].load()
+        return _imported(plugins[strategy].value, strategy)
     raise ConfigError(
         "partition.strategy", strategy, "no such strategy, and not module:function", allowed=[*STRATEGIES, *plugins]
     )
@@ -107,9 +107,12 @@ def find(strategy: str) -> Partition:
 def _imported(target: str, strategy: str) -> Partition:
     module, _, name = target.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)
+        found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError("partition.strategy", strategy, f"cannot be imported ({error})") from error
+    if not callable(found):
+        raise ConfigError("partition.strategy", strategy, f"{target} is not a function")
+    return found
 
 
 def _knob_defaults(partition: Partition) -> dict[str, Any]:

@@ -64,6 +64,13 @@ def test_quotas_beyond_the_labelled_tasks_are_refused(tmp_path):
         shard(pool(40), 0, 4, "hardness", tasks_per_client=10, success_std=1.0, trajectories_file=path)
 
 
+@pytest.mark.parametrize("size", [1, 41])
+def test_a_shard_too_small_or_too_large_to_be_half_easy_is_refused(tmp_path, size):
+    path = labels_file(tmp_path, {f"t{i}": True for i in range(20)})
+    with pytest.raises(ConfigError, match=r"partition\.tasks_per_client=.*from 2 to 40 \(half of a client's tasks"):
+        shard(pool(40), 0, 4, "hardness", tasks_per_client=size, success_std=1.0, trajectories_file=path)
+
+
 def test_the_last_label_of_a_task_counts(tmp_path):
     path = tmp_path / "l.json"
     row = '{{"task_info": {{"task_id": "a"}}, "traj_info": {{"success": {}}}}}'

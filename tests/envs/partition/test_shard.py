@@ -67,7 +67,10 @@ def test_a_third_partys_function_is_found_by_entry_point(monkeypatch):
     assert shard(TASKS, 1, 2, "halves").task_ids == tuple(f"t{i}" for i in range(10, 20))
 
 
-@pytest.mark.parametrize(("function", "fault"), [("twice", "more often"), ("empty", "no task"), ("absent", "imported")])
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [("twice", "more often"), ("empty", "no task"), ("absent", "imported"), ("TASKS", "not a function")],
+)
 def test_a_broken_third_party_is_refused_by_name(function, fault):
     with pytest.raises(ConfigError, match=fault):
         shard(TASKS, 0, 2, f"{__name__}:{function}")
