@@ -1,1 +1,9 @@
-"""How a federated round is run and how updates become a model (NumPy and Flower only)."""
+"""How a round is run and how updates become a model: Flower strategies over numpy arrays."""
+
+from strategies.base import RoundStrategy
+from strategies.fedavg import FedAvg
+from strategies.fedprox import FedProx
+from strategies.registry import load
+from strategies.rounds import ClientOutcome, Observer, Round, Status
+
+__all__ = ["ClientOutcome", "FedAvg", "FedProx", "Observer", "Round", "RoundStrategy", "Status", "load"]

@@ -21,5 +21,5 @@ def task_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Flower messages be made outside a run."""
     from flwr.supercore.task_identity import TaskIdentity
 
-    for name in ("task_id", "run_id", "node_id"):
+    for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)

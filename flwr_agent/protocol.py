@@ -1,0 +1,230 @@
+"""Requests and replies as Flower records; no other module knows a record key.
+
+A message holds one ArrayRecord ("arrays"), one ConfigRecord ("config") and, coming back, one MetricRecord ("metrics")
+with the same keys from every client, which is what Flower's own mods and strategies expect. Every request names the
+protocol version and the code it was made by, and every reply repeats whom it answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TypeVar
+
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+from flwr_agent.arrays import from_record, to_record
+from flwr_agent.config import RunConfig, resolve
+from flwr_agent.errors import ProtocolError
+from flwr_agent.paths import code_hash
+from flwr_agent.requests import PROTOCOL_VERSION, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+
+ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
+HELLO = "query.hello"
+PARTITION = "partition-id"
+PROX_MU = "proximal-mu"
+ANY, BOUND = "any", "partition"
+"""Placements: a node serves any client, or only the one that its partition-id names."""
+_VERSION, _CODE, _EXPERIMENT, _BASE, _RUN = "protocol-version", "code-hash", "experiment", "base-digest", "run-config"
+_ROUND, _CLIENT, _PLACEMENT, _EXAMPLES, _OUTCOMES = (
+    "server-round",
+    "client-id",
+    "placement",
+    "num-examples",
+    "outcomes/",
+)
+_ECHO = (_EXPERIMENT, _ROUND, _CLIENT)
+T = TypeVar("T", int, float, str, ArrayRecord, ConfigRecord, MetricRecord)
+
+
+def run_record(config: RunConfig, *, experiment: str, base_digest: str) -> ConfigRecord:
+    """What every request of a run has in common."""
+    own = {_EXPERIMENT: experiment, _BASE: base_digest, _RUN: json.dumps(config.flat())}
+    return ConfigRecord({**_versions(), **own})
+
+
+def addressed(record: ConfigRecord, *, round_: int, client_id: int, placement: str) -> ConfigRecord:
+    """A copy of the run's record for one client and round."""
+    return ConfigRecord({**record, _ROUND: round_, _CLIENT: client_id, _PLACEMENT: placement})
+
+
+def round_record(record: ConfigRecord, *, round_: int) -> ConfigRecord:
+    """A copy of the run's record for a request that names no client."""
+    return ConfigRecord({**record, _ROUND: round_})
+
+
+def request_content(arrays: ArrayRecord, record: ConfigRecord) -> RecordDict:
+    """The content of a train or evaluate message; messages may share `arrays`."""
+    return RecordDict({ARRAYS: arrays, CONFIG: record})
+
+
+def client_of(content: RecordDict) -> int:
+    """The client a request asks."""
+    return _get(_record(content, CONFIG, ConfigRecord), _CLIENT, int)
+
+
+def payload_bytes(content: RecordDict) -> int:
+    """Bytes of arrays in a message."""
+    return sum(record.count_bytes() for record in content.array_records.values())
+
+
+def train_request(content: RecordDict, node_config: Mapping[str, object]) -> TrainRequest:
+    """The request in a train message, on the client.
+
+    Raises:
+        ProtocolError: other version or code, a key that is missing, or a client that is not this node's.
+    """
+    record = _checked_record(content)
+    client_id = _get(record, _CLIENT, int)
+    if _get(record, _PLACEMENT, str) == BOUND and node_config.get(PARTITION) != client_id:
+        raise ProtocolError(
+            f"asked to train client {client_id}, but this node's {PARTITION} is {node_config.get(PARTITION)}; "
+            f"start its SuperNode with --node-config '{PARTITION}={client_id}'"
+        )
+    return TrainRequest(
+        experiment=_get(record, _EXPERIMENT, str),
+        round=_get(record, _ROUND, int),
+        client_id=client_id,
+        config=_config(record),
+        arrays=from_record(_record(content, ARRAYS, ArrayRecord)),
+        base_digest=_get(record, _BASE, str),
+    )
+
+
+def train_reply_content(request: TrainRequest, reply: TrainReply) -> RecordDict:
+    """A reply's message content, on the client."""
+    echo = ConfigRecord({_EXPERIMENT: request.experiment, _ROUND: reply.round, _CLIENT: reply.client_id})
+    metrics = MetricRecord({_EXAMPLES: int(reply.num_examples)} | _floats(reply.metrics))
+    return RecordDict({ARRAYS: to_record(reply.arrays), CONFIG: echo, METRICS: metrics})
+
+
+def train_reply(content: RecordDict, asked: RecordDict) -> TrainReply:
+    """The reply to `asked`, on the server; its arrays are views of the message and not yet checked.
+
+    A request of this protocol demands that the reply repeats run, round and client. Any other request, of a ServerApp
+    that only borrows a strategy, is content with Flower's own convention: arrays, and metrics with `num-examples`.
+
+    Raises:
+        ProtocolError: a record or key that is missing or of the wrong type, or a reply to another request.
+    """
+    record = _record(asked, CONFIG, ConfigRecord)
+    if _VERSION in record:
+        _check_echo(_record(content, CONFIG, ConfigRecord), record)
+    metrics = _record(content, METRICS, MetricRecord)
+    if (num_examples := _get(metrics, _EXAMPLES, int)) < 0:
+        raise ProtocolError(f"{_EXAMPLES}={num_examples} is negative")
+    return TrainReply(
+        round=_get(record, _ROUND, int),
+        client_id=_get(record, _CLIENT, int),
+        arrays=from_record(_record(content, ARRAYS, ArrayRecord)),
+        num_examples=num_examples,
+        metrics={k: float(v) for k, v in metrics.items() if k != _EXAMPLES and not isinstance(v, list)},
+    )
+
+
+def evaluate_request(content: RecordDict) -> EvaluateRequest:
+    """The request in an evaluate message, on the client.
+
+    Raises:
+        ProtocolError: other version or code, or a key that is missing.
+    """
+    record = _checked_record(content)
+    return EvaluateRequest(
+        experiment=_get(record, _EXPERIMENT, str),
+        round=_get(record, _ROUND, int),
+        config=_config(record),
+        arrays=from_record(_record(content, ARRAYS, ArrayRecord)),
+    )
+
+
+def evaluate_reply_content(request: EvaluateRequest, reply: EvaluateReply) -> RecordDict:
+    """A reply's message content, on the client."""
+    echo = ConfigRecord({_EXPERIMENT: request.experiment, _ROUND: reply.round})
+    lists = {_OUTCOMES + name: [float(v) for v in values] for name, values in reply.outcomes.items()}
+    return RecordDict({CONFIG: echo, METRICS: MetricRecord(_floats(reply.metrics) | lists)})
+
+
+def evaluate_reply(content: RecordDict, asked: RecordDict) -> EvaluateReply:
+    """The reply to `asked`, on the server.
+
+    Raises:
+        ProtocolError: a record or key that is missing, or a reply to another request.
+    """
+    record = _record(asked, CONFIG, ConfigRecord)
+    _check_echo(_record(content, CONFIG, ConfigRecord), record)
+    metrics = _record(content, METRICS, MetricRecord)
+    return EvaluateReply(
+        round=_get(record, _ROUND, int),
+        metrics={k: float(v) for k, v in metrics.items() if not isinstance(v, list)},
+        outcomes={k.removeprefix(_OUTCOMES): tuple(v) for k, v in metrics.items() if isinstance(v, list)},
+    )
+
+
+def hello_content() -> RecordDict:
+    """Ask a node who it is."""
+    return RecordDict({CONFIG: ConfigRecord(_versions())})
+
+
+def hello_reply_content(content: RecordDict, node_config: Mapping[str, object]) -> RecordDict:
+    """A node's answer; refuses a server of another version by name."""
+    _checked_record(content)
+    own = {PARTITION: node_config[PARTITION]} if isinstance(node_config.get(PARTITION), int) else {}
+    return RecordDict({CONFIG: ConfigRecord({**_versions(), **own})})
+
+
+def hello_reply(content: RecordDict) -> int | None:
+    """The partition-id a node was started with, if any.
+
+    Raises:
+        ProtocolError: the node speaks another protocol or runs other code.
+    """
+    record = _checked_record(content)
+    return _get(record, PARTITION, int) if PARTITION in record else None
+
+
+def _versions() -> dict[str, int | str]:
+    return {_VERSION: PROTOCOL_VERSION, _CODE: code_hash()}
+
+
+def _checked_record(content: RecordDict) -> ConfigRecord:
+    record = _record(content, CONFIG, ConfigRecord)
+    if (version := _get(record, _VERSION, int)) != PROTOCOL_VERSION:
+        raise ProtocolError(
+            f"{_VERSION} {version} there, {PROTOCOL_VERSION} here: install the same flwr-agent on server and clients"
+        )
+    if (code := _get(record, _CODE, str)) != code_hash():
+        raise ProtocolError(
+            f"{_CODE} {code[:12]} there, {code_hash()[:12]} here: server and clients run different code; submit the run "
+            "again, and start the SuperLink and SuperNodes outside any checkout of the app"
+        )
+    return record
+
+
+def _check_echo(echo: Mapping[str, object], asked: Mapping[str, object]) -> None:
+    for key in _ECHO:
+        if key in asked and echo.get(key) != asked[key]:
+            raise ProtocolError(f"answers {key}={echo.get(key)}, asked was {asked[key]}")
+
+
+def _config(record: ConfigRecord) -> RunConfig:
+    flat = json.loads(_get(record, _RUN, str))
+    carried = {"strategy.prox_mu": _get(record, PROX_MU, float)} if PROX_MU in record else {}
+    return resolve(flat, carried)
+
+
+def _record(content: RecordDict, name: str, kind: type[T]) -> T:
+    record = content.get(name)
+    if not isinstance(record, kind):
+        raise ProtocolError(f"message has no {kind.__name__} {name!r}")
+    return record
+
+
+def _get(record: Mapping[str, object], key: str, kind: type[T]) -> T:
+    value = record.get(key)
+    if type(value) is not kind:
+        raise ProtocolError(f"{key} must be of type {kind.__name__}, not {type(value).__name__}")
+    return value
+
+
+def _floats(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}

@@ -1,0 +1,243 @@
+"""The round loop all strategies share."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from flwr_agent import protocol
+from flwr_agent.arrays import from_record, to_record
+from flwr_agent.config import RunConfig
+from flwr_agent.errors import QuorumError
+from flwr_agent.requests import Arrays, TrainReply
+from flwr_agent.seeds import choose_clients
+from strategies.fold import Fold
+from strategies.nodes import Nodes, default_placement
+from strategies.rounds import Observer, Round
+from strategies.stream import pull, push
+
+logger = logging.getLogger(__name__)
+
+
+class RoundStrategy(Strategy):
+    """A Flower strategy with absolute rounds, seeded client choice, streamed replies and a quorum.
+
+    A subclass says what a reply weighs (`weight`), how the mean of the replies becomes the next model (`step`) and, if
+    clients need a knob of its own, what their request carries (`train_config`).
+
+    Example:
+        >>> strategy = FedAvg(total_clients=100, clients_per_round=2, seed=42)
+        >>> strategy.start(grid, initial_arrays, num_rounds=70).arrays
+    """
+
+    def __init__(
+        self,
+        *,
+        total_clients: int,
+        clients_per_round: int,
+        seed: int = 42,
+        min_clients: int = 1,
+        placement: str | None = None,
+        connect_timeout_s: float = 60.0,
+    ) -> None:
+        """Say who takes part.
+
+        Args:
+            total_clients: clients in the federation; ids are 0 .. total_clients - 1.
+            clients_per_round: clients asked each round.
+            seed: seed of the choice.
+            min_clients: accepted replies below which a round raises `QuorumError`.
+            placement: `any` node serves any client, or a node's `partition` binds it; by default `any` in simulation.
+            connect_timeout_s: seconds a round waits for the nodes of its clients.
+        """
+        self.total_clients, self.clients_per_round, self.seed = total_clients, clients_per_round, seed
+        self.min_clients, self.placement, self.connect_timeout_s = min_clients, placement, connect_timeout_s
+        self._observer, self._replay = Observer(), {}
+        self._nodes: Nodes | None = None
+        self._fold: Fold | None = None
+
+    @classmethod
+    def from_config(cls, config: RunConfig) -> Self:
+        """The strategy of a run."""
+        return cls(**cls.options(config))
+
+    @classmethod
+    def options(cls, config: RunConfig) -> dict[str, Any]:
+        """Constructor arguments of a run; a subclass adds its own."""
+        fed = config.federation
+        return {
+            "total_clients": fed.total_clients,
+            "clients_per_round": fed.clients_per_round,
+            "seed": config.seed,
+            "min_clients": fed.min_clients,
+        }
+
+    @abstractmethod
+    def weight(self, reply: TrainReply) -> float:
+        """Weight of a reply in the mean; one that is not positive is refused."""
+
+    @abstractmethod
+    def step(self, arrays: Arrays, mean: Arrays) -> Arrays:
+        """The next model, from this one and the mean of the replies."""
+
+    def train_config(self, config: ConfigRecord) -> ConfigRecord:
+        """What every train request of a round carries beside the model."""
+        return config
+
+    def choose(self, server_round: int) -> Sequence[int]:
+        """Client ids of a round, ascending: a function of the seed and the round alone."""
+        fixed = self._replay.get(server_round)
+        return fixed or choose_clients(self.seed, server_round, self.total_clients, self.clients_per_round)
+
+    def start(  # noqa: PLR0913 - Flower's signature
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,  # noqa: ARG002 - Flower's signature
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        *,
+        first_round: int = 1,
+        observer: Observer | None = None,
+        replay: Mapping[int, Sequence[int]] | None = None,
+    ) -> Result:
+        """Run rounds `first_round` .. `num_rounds`, counted from 1 over the whole life of a run.
+
+        Args:
+            grid: the way to the nodes.
+            initial_arrays: the model before `first_round`.
+            num_rounds: the last round.
+            timeout: seconds a round waits for replies.
+            train_config: sent with every train request.
+            evaluate_config: unused; held-out evaluation is `evaluate_fn`.
+            evaluate_fn: called with the round before the first one, then after each round.
+            first_round: the first round; above 1 to resume.
+            observer: told of each client's outcome and each round as they happen.
+            replay: clients to ask in given rounds instead of the seeded choice.
+
+        Raises:
+            QuorumError: fewer than `min_clients` replies of a round could be used.
+        """
+        self._observer, self._replay = observer or Observer(), replay or {}
+        self._nodes = None
+        self.summary()
+        result = Result(arrays=initial_arrays)
+        _evaluate(evaluate_fn, first_round - 1, result)
+        for server_round in range(first_round, num_rounds + 1):
+            round_ = self._run_round(grid, server_round, result.arrays, train_config or ConfigRecord(), timeout)
+            result.arrays = round_.arrays
+            result.train_metrics_clientapp[server_round] = MetricRecord(dict(round_.metrics))
+            self._observer.finished(round_)
+            _evaluate(evaluate_fn, server_round, result)
+        return result
+
+    def _run_round(
+        self, grid: Grid, server_round: int, arrays: ArrayRecord, config: ConfigRecord, timeout: float
+    ) -> Round:
+        clock = [time.monotonic()]
+        messages = self.configure_train(server_round, arrays, config, grid)
+        clock.append(time.monotonic())
+        sent = push(grid, messages)
+        clock.append(time.monotonic())
+        new, metrics = self.aggregate_train(server_round, pull(grid, sent, clock[1] + timeout))
+        clock.append(time.monotonic())
+        seconds = [end - begin for begin, end in itertools.pairwise(clock)]
+        fold = self._open()
+        logger.info("round %d: %d of %d clients in the mean", server_round, len(fold.accepted), len(messages))
+        return Round(
+            round=server_round,
+            clients=tuple(fold.accepted),
+            arrays=new,
+            metrics=dict(metrics),
+            seconds=dict(zip(("place", "send", "receive_and_fold"), seconds, strict=True)),
+            payload_bytes={"sent": len(sent) * arrays.count_bytes(), "received": fold.received_bytes},
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """One train message per chosen client that a node can serve, by ascending client id."""
+        placement = self.placement or default_placement(grid)
+        self._nodes = self._nodes or Nodes(grid, placement, connect_timeout_s=self.connect_timeout_s)
+        chosen = self.choose(server_round)
+        placed = self._nodes.place(chosen)
+        common = self.train_config(config)
+        messages = [
+            Message(
+                protocol.request_content(
+                    arrays, protocol.addressed(common, round_=server_round, client_id=client, placement=placement)
+                ),
+                placed[client],
+                MessageType.TRAIN,
+                group_id=str(server_round),
+            )
+            for client in chosen
+            if client in placed
+        ]
+        self._fold = Fold(server_round, messages, from_record(arrays), weigh=self.weight, tell=self._observer.answered)
+        for client in chosen:
+            if client not in placed:
+                self._fold.unreachable(client, self._nodes.why_not(client))
+        return messages
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord, MetricRecord]:
+        """Fold the replies as they come and take the server step.
+
+        Raises:
+            QuorumError: fewer than `min_clients` replies could be used.
+        """
+        fold = self._open()
+        for message in fold.in_client_order(replies):
+            fold.take(message)
+            del message  # so that only one reply is in memory while the next is pulled
+        fold.close()
+        if len(fold.accepted) < self.min_clients:
+            reasons = "; ".join(f"client {o.client_id} {o.status}: {o.reason}" for o in fold.failures)
+            raise QuorumError(
+                f"round {server_round}: {len(fold.accepted)} usable replies, federation.min_clients={self.min_clients}; "
+                f"start the run again to resume it ({reasons})"
+            )
+        self._observer.accepted(server_round, tuple(fold.accepted))
+        new = self.step(fold.base, fold.mean())
+        return to_record(new, keep_input=False), MetricRecord(fold.mean_metrics())
+
+    def configure_evaluate(self, *_: Any) -> Iterable[Message]:
+        """No messages: the model is scored by `evaluate_fn`, on tasks that no client trains on."""
+        return []
+
+    def aggregate_evaluate(self, *_: Any) -> MetricRecord | None:
+        """Nothing, as nothing was asked."""
+
+    def summary(self) -> None:
+        """Log who takes part."""
+        logger.info(
+            "%s: %d of %d clients a round, at least %d, seed %d",
+            type(self).__name__,
+            self.clients_per_round,
+            self.total_clients,
+            self.min_clients,
+            self.seed,
+        )
+
+    def _open(self) -> Fold:
+        if self._fold is None:
+            raise RuntimeError("configure_train has to open a round before its replies can be aggregated")
+        return self._fold
+
+
+def _evaluate(
+    evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None, server_round: int, result: Result
+) -> None:
+    metrics = evaluate_fn(server_round, result.arrays) if evaluate_fn else None
+    if metrics is not None:
+        result.evaluate_metrics_serverapp[server_round] = metrics

@@ -1,0 +1,71 @@
+"""Which node serves which client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from flwr_agent import protocol
+from flwr_agent.errors import ProtocolError
+from strategies.stream import POLL_S, pull, push
+
+
+def default_placement(grid: Grid) -> str:
+    """`any` in simulation, where nodes are interchangeable; `partition` where a node holds its own tasks."""
+    # The class has moved between Flower releases; its name has not.
+    return protocol.ANY if type(grid).__name__ == "InMemoryGrid" else protocol.BOUND
+
+
+class Nodes:
+    """Finds a node for every client, and remembers which partition-id each node has told.
+
+    Nodes may come and go between rounds; a restarted one returns under another node id and the same partition-id.
+    """
+
+    def __init__(self, grid: Grid, placement: str, *, connect_timeout_s: float) -> None:
+        self._grid, self._placement, self._timeout_s = grid, placement, connect_timeout_s
+        self._partitions: dict[int, int | None] = {}
+        self._refused: dict[int, str] = {}
+
+    def place(self, clients: Sequence[int]) -> dict[int, int]:
+        """Client id -> node id for every client that a connected node can serve, waiting a while for all."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            placed = self._place_now(clients, deadline)
+            if len(placed) == len(clients) or time.monotonic() >= deadline:
+                return placed
+            time.sleep(POLL_S)
+
+    def why_not(self, client_id: int) -> str:
+        """One line on a client that `place` left out."""
+        if self._placement == protocol.ANY:
+            return f"no node was connected within {self._timeout_s:g} s"
+        known = sorted({p for p in self._partitions.values() if p is not None})
+        refused = "".join(f"; node {node}: {reason}" for node, reason in sorted(self._refused.items()))
+        return (
+            f"no node has {protocol.PARTITION}={client_id} (connected: {', '.join(map(str, known)) or 'none'}); "
+            f"start a SuperNode with --node-config '{protocol.PARTITION}={client_id}'{refused}"
+        )
+
+    def _place_now(self, clients: Sequence[int], deadline: float) -> dict[int, int]:
+        nodes = sorted(self._grid.get_node_ids())
+        if self._placement == protocol.ANY:
+            return {client: nodes[i % len(nodes)] for i, client in enumerate(clients)} if nodes else {}
+        self._greet([node for node in nodes if node not in self._partitions | self._refused], deadline)
+        holders = {self._partitions[node]: node for node in nodes if node in self._partitions}
+        return {client: holders[client] for client in clients if client in holders}
+
+    def _greet(self, nodes: Sequence[int], deadline: float) -> None:
+        sent = push(self._grid, [Message(protocol.hello_content(), node, protocol.HELLO) for node in nodes])
+        for reply in pull(self._grid, sent, deadline):
+            node = sent[reply.metadata.reply_to_message_id].metadata.dst_node_id
+            if reply.has_error():
+                self._refused[node] = f"refused {protocol.HELLO}: {reply.error.reason}"
+                continue
+            try:
+                self._partitions[node] = protocol.hello_reply(reply.content)
+            except ProtocolError as error:
+                self._refused[node] = str(error)

@@ -1,0 +1,40 @@
+"""Send requests one by one and pull their replies in the order they were sent, one reply in hand at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+POLL_S = 0.2
+"""Seconds between two looks for a reply that has not come."""
+
+
+def push(grid: Grid, messages: Iterable[Message]) -> dict[str, Message]:
+    """Message id -> message, in order; a message the transport refuses is left out.
+
+    One at a time, because the transport holds a serialised copy of all messages of one call.
+    """
+    sent: dict[str, Message] = {}
+    for message in messages:
+        for message_id in grid.push_messages([message]):
+            if message_id:
+                sent[message_id] = message
+    return sent
+
+
+def pull(grid: Grid, message_ids: Iterable[str], deadline: float) -> Iterator[Message]:
+    """Replies in the order of `message_ids`; others wait where the transport keeps them.
+
+    A reply that is missing when the clock (`time.monotonic`) reaches `deadline` is skipped; each later one is still
+    looked for once, since it may have come while an earlier one was waited for.
+    """
+    for message_id in message_ids:
+        replies = list(grid.pull_messages([message_id]))
+        while not replies and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            replies = list(grid.pull_messages([message_id]))
+        while replies:
+            yield replies.pop(0)
