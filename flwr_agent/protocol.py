@@ -48,9 +48,9 @@ def addressed(record: ConfigRecord, *, round_: int, client_id: int, placement: s
     return ConfigRecord({**record, _ROUND: round_, _CLIENT: client_id, _PLACEMENT: placement})
 
 
-def round_record(record: ConfigRecord, *, round_: int) -> ConfigRecord:
+def for_round(record: ConfigRecord, *, round_: int, placement: str) -> ConfigRecord:
     """A copy of the run's record for a request that names no client."""
-    return ConfigRecord({**record, _ROUND: round_})
+    return ConfigRecord({**record, _ROUND: round_, _PLACEMENT: placement})
 
 
 def request_content(arrays: ArrayRecord, record: ConfigRecord) -> RecordDict:
@@ -61,6 +61,11 @@ def request_content(arrays: ArrayRecord, record: ConfigRecord) -> RecordDict:
 def client_of(content: RecordDict) -> int:
     """The client a request asks."""
     return _get(_record(content, CONFIG, ConfigRecord), _CLIENT, int)
+
+
+def is_bound(content: RecordDict) -> bool:
+    """Whether a request is for the node whose partition it names."""
+    return _get(_record(content, CONFIG, ConfigRecord), _PLACEMENT, str) == BOUND
 
 
 def payload_bytes(content: RecordDict) -> int:
@@ -76,7 +81,7 @@ def train_request(content: RecordDict, node_config: Mapping[str, object]) -> Tra
     """
     record = _checked_record(content)
     client_id = _get(record, _CLIENT, int)
-    if _get(record, _PLACEMENT, str) == BOUND and node_config.get(PARTITION) != client_id:
+    if is_bound(content) and node_config.get(PARTITION) != client_id:
         raise ProtocolError(
             f"asked to train client {client_id}, but this node's {PARTITION} is {node_config.get(PARTITION)}; "
             f"start its SuperNode with --node-config '{PARTITION}={client_id}'"

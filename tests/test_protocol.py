@@ -33,7 +33,9 @@ def test_a_train_reply_survives_the_wire():
 
 
 def test_an_evaluation_survives_the_wire():
-    record = protocol.round_record(protocol.run_record(config(), experiment="e", base_digest="b"), round_=2)
+    record = protocol.for_round(
+        protocol.run_record(config(), experiment="e", base_digest="b"), round_=2, placement="any"
+    )
     content = protocol.request_content(to_record(model()), record)
     request = protocol.evaluate_request(content)
     assert isinstance(request, EvaluateRequest)

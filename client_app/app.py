@@ -1,0 +1,66 @@
+"""The ClientApp: message -> request -> worker -> reply; the heavy half lives behind the worker call."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from flwr_agent import protocol
+
+logger = logging.getLogger(__name__)
+app = ClientApp()
+RAISED = 2
+"""Flower's error code of a ClientApp that raised."""
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Train the client that the request names."""
+    return _answer(message, lambda: _train(message.content, context))
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    """Score the model in the request on the held-out tasks."""
+    return _answer(message, lambda: _evaluate(message.content, context))
+
+
+@app.query("hello")
+def hello(message: Message, context: Context) -> Message:
+    """Say which partition this node holds."""
+    return _answer(message, lambda: protocol.hello_reply_content(message.content, context.node_config))
+
+
+def _train(content: RecordDict, context: Context) -> RecordDict:
+    request = protocol.train_request(content, context.node_config)
+    from flwr_agent.rl.worker import call
+
+    return protocol.train_reply_content(request, call(request, node=_seat(content, context)))
+
+
+def _evaluate(content: RecordDict, context: Context) -> RecordDict:
+    request = protocol.evaluate_request(content)
+    from flwr_agent.rl.worker import call
+
+    return protocol.evaluate_reply_content(request, call(request, node=_seat(content, context)))
+
+
+def _seat(content: RecordDict, context: Context) -> str:
+    """Whose worker answers: the site's, or in simulation that of this actor, which serves many clients."""
+    if protocol.is_bound(content):
+        return f"partition-{context.node_config.get(protocol.PARTITION)}"
+    return f"actor-{os.getpid()}"
+
+
+def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
+    """The reply, or an error reply of one line: whatever breaks on one client must not stop the others."""
+    try:
+        return Message(work(), reply_to=message)
+    except Exception as error:
+        logger.exception("%s failed", message.metadata.message_type)
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return Message(Error(RAISED, reason), reply_to=message)

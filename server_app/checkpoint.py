@@ -1,0 +1,154 @@
+"""What a run needs to go on: the model of a finished round, whole on disk or not there at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from flwr_agent import arrays as model
+from flwr_agent.config import KEYS, RunConfig
+from flwr_agent.errors import ResumeError
+from flwr_agent.requests import Arrays
+
+VERSION = 1
+KEEP = 2
+"""Newest rounds kept beside round 0."""
+MODEL, STATE = "model.safetensors", "state.json"
+STALE, ARCHIVE, LOCK = "_stale", "_archive", ".lock"
+_ROUND = re.compile(r"round-(\d{5})")
+WAYS_OUT = "set fresh=true to archive the folder, or choose another output_dir"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunState:
+    """A run after one of its rounds."""
+
+    round: int
+    """The last finished round; 0 before the first."""
+    arrays: Arrays
+    """The global model."""
+    digest: str
+    """Of `arrays`."""
+    base_digest: str
+    """Of the model of round 0."""
+    experiment: str
+    """Identity of the run across resumes."""
+    clients: tuple[int, ...] = ()
+    """Clients whose replies are in the model."""
+    ledger_position: int = 0
+    """Bytes of the ledger that belong to this state."""
+
+
+def name_of(round_: int) -> str:
+    """Folder of a round inside the run folder."""
+    return f"round-{round_:05d}"
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep other runs out of a run folder.
+
+    Raises:
+        ResumeError: another run has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / LOCK, timeout=0):
+            yield
+    except Timeout as error:
+        raise ResumeError(f"another run is writing to {folder}; wait for it or choose another output_dir") from error
+
+
+def save(folder: Path, state: RunState, config: RunConfig) -> None:
+    """Write a round's checkpoint at once or not at all, then drop the ones no longer kept."""
+    final = folder / name_of(state.round)
+    tmp = final.with_name(final.name + ".tmp")
+    tmp.mkdir()
+    model.save(tmp / MODEL, state.arrays)
+    facts = {f.name: getattr(state, f.name) for f in dataclasses.fields(state) if f.name != "arrays"}
+    facts = {"version": VERSION, **facts, "fingerprint": config.fingerprint(), "config": config.flat()}
+    (tmp / STATE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    model.replace(tmp, final)
+    for old in sorted(_complete(folder))[1:-KEEP]:
+        shutil.rmtree(folder / name_of(old))
+
+
+def resume(folder: Path, config: RunConfig) -> RunState | None:
+    """The state after the highest complete round, or None in a folder that holds none.
+
+    Rounds that a dead attempt left unfinished are set aside, never read.
+
+    Raises:
+        ResumeError: the folder is another objective's, another version's, or beyond `federation.rounds`.
+    """
+    _set_aside_torn(folder)
+    rounds = _complete(folder)
+    if not rounds:
+        return None
+    last = max(rounds)
+    facts = json.loads((folder / name_of(last) / STATE).read_text(encoding="utf-8"))
+    _check_same_run(folder, last, facts, config)
+    arrays = model.load(folder / name_of(last) / MODEL)
+    if model.digest(arrays) != facts["digest"]:
+        raise ResumeError(f"{folder / name_of(last) / MODEL} is damaged; move that folder away to resume before it")
+    known = {f.name: facts[f.name] for f in dataclasses.fields(RunState) if f.name != "arrays"}
+    return RunState(**{**known, "arrays": arrays, "clients": tuple(facts["clients"])})
+
+
+def archive(folder: Path) -> None:
+    """Move everything a run folder holds into a numbered folder under `_archive`."""
+    held_back = {ARCHIVE, LOCK}
+    if items := [item for item in folder.iterdir() if item.name not in held_back]:
+        target = _numbered(folder / ARCHIVE, "run")
+        target.mkdir(parents=True)
+        for item in items:
+            item.rename(target / item.name)
+
+
+def _check_same_run(folder: Path, last: int, facts: Mapping[str, Any], config: RunConfig) -> None:
+    if facts["version"] != VERSION:
+        raise ResumeError(
+            f"{folder} has checkpoint version {facts['version']}, this flwr-agent writes {VERSION}; {WAYS_OUT}"
+        )
+    if facts["fingerprint"] != config.fingerprint():
+        changes = "; ".join(_changed(facts["config"], config.flat()))
+        raise ResumeError(f"{folder} was trained for another objective: {changes}. Restore the value, or {WAYS_OUT}")
+    if last > config.federation.rounds:
+        raise ResumeError(
+            f"{folder} holds round {last}, beyond federation.rounds={config.federation.rounds}; "
+            f"set federation.rounds={last} or more, or {WAYS_OUT}"
+        )
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    for key in sorted(before.keys() | now.keys()):
+        counts = key not in KEYS or KEYS[key].metadata["objective"] or key == "worker.torch_threads"
+        if counts and before.get(key) != now.get(key):
+            yield f"{key} was {before.get(key)!r}, is {now.get(key)!r}"
+
+
+def _complete(folder: Path) -> list[int]:
+    found = ((match, path) for path in folder.iterdir() if (match := _ROUND.fullmatch(path.name)))
+    return [int(match[1]) for match, path in found if (path / MODEL).is_file() and (path / STATE).is_file()]
+
+
+def _set_aside_torn(folder: Path) -> None:
+    whole = {name_of(round_) for round_ in _complete(folder)}
+    for path in sorted(folder.glob("round-*")):
+        if path.name not in whole:
+            target = _numbered(folder / STALE, path.name)
+            target.parent.mkdir(exist_ok=True)
+            path.rename(target)
+
+
+def _numbered(folder: Path, name: str) -> Path:
+    return next(path for i in range(1, 10**6) if not (path := folder / f"{name}.{i}").exists())

@@ -1,0 +1,87 @@
+"""Held-out scores of the global model: who plays, when, and what is kept of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.serverapp import Grid
+
+from flwr_agent import protocol
+from flwr_agent.arrays import from_record
+from flwr_agent.config import RunConfig
+from flwr_agent.errors import ProtocolError
+from flwr_agent.requests import EvaluateReply, EvaluateRequest
+from server_app.ledger import Ledger
+from strategies.nodes import default_placement
+from strategies.stream import pull, push
+
+logger = logging.getLogger(__name__)
+Play = Callable[[int, ArrayRecord], EvaluateReply]
+"""Scores the model of a round."""
+
+
+def is_due(config: RunConfig, round_: int) -> bool:
+    """Round 0, the last one, and every `evaluation.every` in between."""
+    if config.evaluation.where == "off":
+        return False
+    return round_ in (0, config.federation.rounds) or round_ % config.evaluation.every == 0
+
+
+def on_server(config: RunConfig, experiment: str, serve: Callable[[EvaluateRequest], EvaluateReply]) -> Play:
+    """Play in this process."""
+
+    def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
+        request = EvaluateRequest(experiment=experiment, round=round_, config=config, arrays=from_record(arrays))
+        return serve(request)
+
+    return play
+
+
+def on_client(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
+    """Let one connected node play, the next one if it fails: tasks and seeds are the same everywhere."""
+
+    def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
+        deadline = time.monotonic() + timeout_s
+        placed = protocol.for_round(record, round_=round_, placement=default_placement(grid))
+        content = protocol.request_content(arrays, placed)
+        reasons = []
+        for node in sorted(grid.get_node_ids()):
+            sent = push(grid, [Message(content, node, MessageType.EVALUATE, group_id=str(round_))])
+            for reply in pull(grid, sent, deadline):
+                if not reply.has_error():
+                    return protocol.evaluate_reply(reply.content, content)
+                reasons.append(f"node {node}: {reply.error.reason}")
+        raise ProtocolError(f"no node evaluated round {round_}: {'; '.join(reasons) or 'none answered'}")
+
+    return play
+
+
+class Evaluation:
+    """The `evaluate_fn` of a run: scores the rounds that are due and not in the ledger yet."""
+
+    def __init__(self, config: RunConfig, ledger: Ledger, play: Play, *, done: Collection[int]) -> None:
+        self._config, self._ledger, self._play, self._done = config, ledger, play, done
+
+    def __call__(self, round_: int, arrays: ArrayRecord) -> MetricRecord | None:
+        """Score a round; one that cannot be scored gets a line that says so, and no figure."""
+        if round_ in self._done or not is_due(self._config, round_):
+            return None
+        started = time.monotonic()
+        try:
+            reply = self._play(round_, arrays)
+        except ProtocolError as error:
+            logger.warning("round %d is not scored: %s", round_, error)
+            self._ledger.append("evaluation", round=round_, error=str(error))
+            return None
+        self._ledger.append(
+            "evaluation",
+            round=round_,
+            where=self._config.evaluation.where,
+            metrics=reply.metrics,
+            outcomes=reply.outcomes,
+            seconds=time.monotonic() - started,
+        )
+        return MetricRecord({name: float(value) for name, value in reply.metrics.items()})

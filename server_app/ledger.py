@@ -1,0 +1,82 @@
+"""The run's ledger: one JSON line per client and round, per round and per evaluation, on disk before the run goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr_agent.errors import ResumeError
+
+VERSION = 1
+FILE = "ledger.jsonl"
+Line = dict[str, Any]
+
+
+class Ledger:
+    """Appends lines to `ledger.jsonl`; a line is whole on disk when `append` returns.
+
+    Example:
+        >>> ledger = Ledger(tmp_path)
+        >>> ledger.append("evaluation", round=0, metrics={"success": 0.25})
+        >>> ledger.lines()[-1]["kind"]
+        'evaluation'
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Open the ledger of a run folder, and start it if there is none.
+
+        Raises:
+            ResumeError: it was written by another version.
+        """
+        self.path = folder / FILE
+        if not self.lines():
+            self.path.write_bytes(b"")
+            self.append("ledger", version=VERSION)
+        version = self.lines()[0].get("version")
+        if version != VERSION:
+            raise ResumeError(
+                f"{self.path} has ledger version {version}, this flwr-agent writes {VERSION}; set fresh=true to archive it"
+            )
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far."""
+        return self.path.stat().st_size
+
+    def append(self, kind: str, **facts: Any) -> None:
+        """Add one line."""
+        line = json.dumps({"kind": kind, **_plain(facts)}, allow_nan=False) + "\n"
+        with self.path.open("ab") as file:
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def lines(self) -> list[Line]:
+        """All whole lines, oldest first."""
+        return _parse(self.path.read_bytes()) if self.path.exists() else []
+
+    def rewind(self, position: int) -> list[Line]:
+        """Cut off everything after `position` and return its whole lines."""
+        tail = _parse(self.path.read_bytes()[position:])
+        with self.path.open("r+b") as file:
+            file.truncate(position)
+            os.fsync(file.fileno())
+        return tail
+
+
+def _parse(data: bytes) -> list[Line]:
+    whole, _, _ = data.rpartition(b"\n")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and no infinity; they become null."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,158 @@
+"""A run from its configuration to its summary: open or resume, play the rounds, remember each."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from flwr.app import ConfigRecord
+from flwr.serverapp import Grid
+
+import strategies
+from flwr_agent import protocol
+from flwr_agent.arrays import digest, from_record, to_record
+from flwr_agent.config import RunConfig
+from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest
+from server_app import checkpoint, summary
+from server_app.checkpoint import RunState
+from server_app.evaluate import Evaluation, Play, on_client, on_server
+from server_app.ledger import FILE, Ledger, Line
+from strategies import ClientOutcome, Observer, Round
+
+
+def run(
+    config: RunConfig,
+    grid: Grid,
+    *,
+    initial_arrays: Callable[[RunConfig], Arrays],
+    serve: Callable[[EvaluateRequest], EvaluateReply],
+) -> None:
+    """Run or resume the federation that `config` describes in `config.output_dir`.
+
+    Args:
+        config: the run.
+        grid: the way to the nodes.
+        initial_arrays: makes the model of round 0.
+        serve: plays held-out tasks in this process, where `evaluation.where=server`.
+
+    Raises:
+        ConfigError: no such strategy.
+        ResumeError: the folder holds something that this run must not continue.
+        QuorumError: too few clients answered a round; run again to resume.
+    """
+    strategy = strategies.load(config)
+    folder = Path(config.output_dir)
+    with checkpoint.held(folder):
+        if config.fresh:
+            checkpoint.archive(folder)
+        state, ledger, tail = _open(folder, config, initial_arrays)
+        record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
+        evaluation = Evaluation(
+            config, ledger, _play(config, grid, record, state.experiment, serve), done=_scored(ledger.lines())
+        )
+        try:
+            strategy.start(
+                grid,
+                to_record(state.arrays, keep_input=False),
+                num_rounds=config.federation.rounds,
+                timeout=config.federation.round_timeout_s,
+                train_config=record,
+                evaluate_fn=evaluation,
+                first_round=state.round + 1,
+                observer=_Recorder(folder, config, ledger, state),
+                replay={line["round"]: line["clients"] for line in tail if line["kind"] == "accepted"},
+            )
+        finally:
+            summary.write(folder, config, ledger.lines())
+
+
+class _Recorder(Observer):
+    """Writes what happens to the ledger, and a checkpoint after each round."""
+
+    def __init__(self, folder: Path, config: RunConfig, ledger: Ledger, start: RunState) -> None:
+        self._folder, self._config, self._ledger, self._start = folder, config, ledger, start
+
+    def answered(self, outcome: ClientOutcome) -> None:
+        self._ledger.append("client", **dataclasses.asdict(outcome))
+
+    def accepted(self, round_: int, clients: Sequence[int]) -> None:
+        self._ledger.append("accepted", round=round_, clients=list(clients))
+
+    def finished(self, round_: Round) -> None:
+        started = time.monotonic()
+        arrays = from_record(round_.arrays)
+        model_digest = digest(arrays)
+        seconds = {**round_.seconds, "digest": time.monotonic() - started}
+        facts = {f.name: getattr(round_, f.name) for f in dataclasses.fields(round_) if f.name != "arrays"}
+        self._ledger.append("round", **{**facts, "seconds": seconds, "digest": model_digest})
+        state = dataclasses.replace(
+            self._start,
+            round=round_.round,
+            arrays=arrays,
+            digest=model_digest,
+            clients=tuple(round_.clients),
+            ledger_position=self._ledger.position,
+        )
+        started = time.monotonic()
+        checkpoint.save(self._folder, state, self._config)
+        self._ledger.append("checkpoint", round=round_.round, seconds=time.monotonic() - started)
+
+
+def _open(
+    folder: Path, config: RunConfig, initial_arrays: Callable[[RunConfig], Arrays]
+) -> tuple[RunState, Ledger, list[Line]]:
+    """The state to go on from, the ledger cut back to it, and what a dead attempt had written after it."""
+    state = checkpoint.resume(folder, config)
+    _write_config(folder, config)
+    if state is None:
+        (folder / FILE).unlink(missing_ok=True)
+        ledger = Ledger(folder)
+        return _begin(folder, config, initial_arrays(config), ledger), ledger, []
+    ledger = Ledger(folder)
+    tail = ledger.rewind(state.ledger_position)
+    for line in tail:
+        if line["kind"] == "evaluation" and line["round"] <= state.round and "metrics" in line:
+            ledger.append(**line)
+    accepted = [line["clients"] for line in tail if line["kind"] == "accepted"]
+    ledger.append("resume", round=state.round, accepted=accepted[-1] if accepted else None)
+    return state, ledger, tail
+
+
+def _begin(folder: Path, config: RunConfig, arrays: Arrays, ledger: Ledger) -> RunState:
+    base = digest(arrays)
+    experiment = hashlib.sha256(f"{folder}\0{config.fingerprint()}".encode()).hexdigest()[:16]
+    state = RunState(
+        round=0,
+        arrays=arrays,
+        digest=base,
+        base_digest=base,
+        experiment=experiment,
+        ledger_position=ledger.position,
+    )
+    checkpoint.save(folder, state, config)
+    return state
+
+
+def _write_config(folder: Path, config: RunConfig) -> None:
+    facts = {"fingerprint": config.fingerprint(), "config": config.flat()}
+    (folder / "config.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+
+
+def _scored(lines: Sequence[Line]) -> set[int]:
+    return {line["round"] for line in lines if line["kind"] == "evaluation" and "metrics" in line}
+
+
+def _play(
+    config: RunConfig,
+    grid: Grid,
+    record: ConfigRecord,
+    experiment: str,
+    serve: Callable[[EvaluateRequest], EvaluateReply],
+) -> Play:
+    if config.evaluation.where == "client":
+        return on_client(grid, record, timeout_s=config.federation.round_timeout_s)
+    return on_server(config, experiment, serve)

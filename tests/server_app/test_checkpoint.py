@@ -1,0 +1,127 @@
+from dataclasses import replace
+
+import pytest
+from fakes import config, model
+
+from flwr_agent.arrays import digest
+from flwr_agent.errors import ResumeError
+from server_app import checkpoint
+from server_app.checkpoint import RunState
+
+
+def state(round_):
+    arrays = model(round_)
+    return RunState(
+        round=round_,
+        arrays=arrays,
+        digest=digest(arrays),
+        base_digest="base",
+        experiment="e",
+        clients=(0, 1),
+        ledger_position=7 * round_,
+    )
+
+
+def folders(path):
+    return sorted(item.name for item in path.iterdir())
+
+
+def save_rounds(path, count, run=None):
+    for round_ in range(count):
+        checkpoint.save(path, state(round_), run or config())
+
+
+def test_the_highest_round_comes_back_bit_for_bit(tmp_path):
+    save_rounds(tmp_path, 12)
+    found = checkpoint.resume(tmp_path, config(federation__rounds=11))
+    assert digest(found.arrays) == digest(model(11))
+    assert replace(found, arrays={}) == replace(state(11), arrays={})
+
+
+def test_the_last_two_rounds_and_round_zero_are_kept(tmp_path):
+    save_rounds(tmp_path, 5)
+    assert folders(tmp_path) == ["round-00000", "round-00003", "round-00004"]
+
+
+def test_rounds_are_ordered_as_numbers(tmp_path):
+    for round_ in (4, 10):
+        checkpoint.save(tmp_path, state(round_), config())
+    assert checkpoint.resume(tmp_path, config(federation__rounds=10)).round == 10
+
+
+def test_an_empty_folder_starts_at_nothing(tmp_path):
+    assert checkpoint.resume(tmp_path, config()) is None
+
+
+def test_a_torn_round_is_set_aside_and_never_read(tmp_path):
+    save_rounds(tmp_path, 3)
+    (tmp_path / "round-00003.tmp").mkdir()
+    (tmp_path / "round-00003.tmp" / "model.safetensors").write_bytes(b"half")
+    (tmp_path / "round-00002" / "state.json").unlink()
+    assert checkpoint.resume(tmp_path, config()).round == 1
+    assert folders(tmp_path) == ["_stale", "round-00000", "round-00001"]
+    assert folders(tmp_path / "_stale") == ["round-00002.1", "round-00003.tmp.1"]
+    (tmp_path / "round-00002").mkdir()
+    checkpoint.resume(tmp_path, config())
+    assert folders(tmp_path / "_stale") == ["round-00002.1", "round-00002.2", "round-00003.tmp.1"]
+
+
+def test_a_changed_objective_is_refused_by_its_key(tmp_path):
+    save_rounds(tmp_path, 2)
+    with pytest.raises(ResumeError, match=r"trainer\.lr was 0\.0004, is 0\.001\. .*fresh=true.*output_dir") as caught:
+        checkpoint.resume(tmp_path, config(trainer__lr=1e-3, federation__round_timeout_s=5.0))
+    assert "timeout" not in str(caught.value)
+    with pytest.raises(ResumeError, match=r"worker\.torch_threads was 1, is 2"):
+        checkpoint.resume(tmp_path, config(worker__torch_threads=2))
+
+
+def test_what_is_not_the_objective_may_change(tmp_path):
+    save_rounds(tmp_path, 2)
+    assert checkpoint.resume(tmp_path, config(federation__rounds=90, trainer__micro_rows=1)).round == 1
+
+
+def test_rounds_beyond_the_last_one_asked_for_are_refused_with_the_ways_out(tmp_path):
+    save_rounds(tmp_path, 6)
+    with pytest.raises(ResumeError, match=r"round 5, beyond federation\.rounds=2; set federation\.rounds=5 .*fresh"):
+        checkpoint.resume(tmp_path, config(federation__rounds=2))
+    assert "round-00005" in folders(tmp_path)
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path):
+    save_rounds(tmp_path, 1)
+    path = tmp_path / "round-00000" / "state.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    with pytest.raises(ResumeError, match="checkpoint version 2"):
+        checkpoint.resume(tmp_path, config())
+
+
+def test_a_damaged_model_is_noticed(tmp_path):
+    save_rounds(tmp_path, 1)
+    path = tmp_path / "round-00000" / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(ResumeError, match="damaged"):
+        checkpoint.resume(tmp_path, config())
+
+
+def test_archiving_keeps_everything_and_leaves_an_empty_folder(tmp_path):
+    for attempt in (1, 2):
+        save_rounds(tmp_path, 2)
+        (tmp_path / "ledger.jsonl").write_text("x")
+        checkpoint.archive(tmp_path)
+        assert folders(tmp_path) == ["_archive"]
+        assert folders(tmp_path / "_archive" / f"run.{attempt}") == ["ledger.jsonl", "round-00000", "round-00001"]
+    checkpoint.archive(tmp_path)
+    assert folders(tmp_path / "_archive") == ["run.1", "run.2"]
+
+
+def test_a_folder_serves_one_run_at_a_time(tmp_path):
+    with (
+        checkpoint.held(tmp_path / "run"),
+        pytest.raises(ResumeError, match="another run"),
+        checkpoint.held(tmp_path / "run"),
+    ):
+        pytest.fail("two runs got in")
+    with checkpoint.held(tmp_path / "run"):
+        pass
