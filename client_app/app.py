@@ -11,7 +11,7 @@ from flwr.clientapp import ClientApp
 
 from flwr_agent import protocol
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("flwr.agent")
 app = ClientApp()
 RAISED = 2
 """Flower's error code of a ClientApp that raised."""

@@ -18,7 +18,7 @@ from server_app.ledger import Ledger
 from strategies.nodes import default_placement
 from strategies.stream import pull, push
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("flwr.agent")
 Play = Callable[[int, ArrayRecord], EvaluateReply]
 """Scores the model of a round."""
 
@@ -74,7 +74,7 @@ class Evaluation:
             reply = self._play(round_, arrays)
         except ProtocolError as error:
             logger.warning("round %d is not scored: %s", round_, error)
-            self._ledger.append("evaluation", round=round_, error=str(error))
+            self._ledger.append("evaluation_failed", round=round_, reason=str(error))
             return None
         self._ledger.append(
             "evaluation",

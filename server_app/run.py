@@ -115,7 +115,7 @@ def _open(
     ledger = Ledger(folder)
     tail = ledger.rewind(state.ledger_position)
     for line in tail:
-        if line["kind"] == "evaluation" and line["round"] <= state.round and "metrics" in line:
+        if line["kind"] == "evaluation" and line["round"] <= state.round:
             ledger.append(**line)
     accepted = [line["clients"] for line in tail if line["kind"] == "accepted"]
     ledger.append("resume", round=state.round, accepted=accepted[-1] if accepted else None)
@@ -143,7 +143,7 @@ def _write_config(folder: Path, config: RunConfig) -> None:
 
 
 def _scored(lines: Sequence[Line]) -> set[int]:
-    return {line["round"] for line in lines if line["kind"] == "evaluation" and "metrics" in line}
+    return {line["round"] for line in lines if line["kind"] == "evaluation"}
 
 
 def _play(

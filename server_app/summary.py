@@ -45,7 +45,7 @@ def summary(folder: Path, config: RunConfig, lines: Sequence[Line]) -> dict[str,
         **({"resumed_from_round": resumes[-1]["round"]} if resumes else {}),
         "loop_completed": last == fed.rounds,
         "final_model": str(folder / name_of(last)),
-        "val_curve": [_point(line) for line in lines if line["kind"] == "evaluation" and "metrics" in line],
+        "val_curve": [_point(line) for line in lines if line["kind"] == "evaluation"],
         "client_curve": [_client(line) for line in lines if line["kind"] == "client" and line["status"] == "accepted"],
         "rounds": [_round(folder, line, resumes) for line in rounds],
     }

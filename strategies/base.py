@@ -24,7 +24,7 @@ from strategies.nodes import Nodes, default_placement
 from strategies.rounds import Observer, Round
 from strategies.stream import pull, push
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("flwr.agent")
 
 
 class RoundStrategy(Strategy):
@@ -153,7 +153,7 @@ class RoundStrategy(Strategy):
         clock.append(time.monotonic())
         seconds = [end - begin for begin, end in itertools.pairwise(clock)]
         fold = self._open()
-        logger.info("round %d: %d of %d clients in the mean", server_round, len(fold.accepted), len(messages))
+        logger.info("[ROUND %d] clients %s: %s", server_round, fold.accepted, _shown(metrics))
         return Round(
             round=server_round,
             clients=tuple(fold.accepted),
@@ -235,9 +235,14 @@ class RoundStrategy(Strategy):
         return self._fold
 
 
+def _shown(metrics: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+
+
 def _evaluate(
     evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None, server_round: int, result: Result
 ) -> None:
     metrics = evaluate_fn(server_round, result.arrays) if evaluate_fn else None
     if metrics is not None:
         result.evaluate_metrics_serverapp[server_round] = metrics
+        logger.info("[ROUND %d] held out: %s", server_round, _shown(metrics))

@@ -17,7 +17,7 @@ from flwr_agent.requests import Arrays, TrainReply
 from strategies.aggregate import Mean
 from strategies.rounds import ClientOutcome, Status
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("flwr.agent")
 
 
 class Fold:

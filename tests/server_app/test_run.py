@@ -263,5 +263,5 @@ def test_a_client_may_play_the_evaluation_and_the_result_is_the_servers(tmp_path
 def test_a_round_that_nobody_can_score_has_a_line_and_no_point(tmp_path, whole):
     grid = InMemoryGrid(evaluating_client, nodes=[7])
     assert play(tmp_path / "run", grid=grid, evaluation__where="client") == final(whole)
-    assert lines(tmp_path / "run", "evaluation")[0]["error"].endswith("node 7: busy")
+    assert lines(tmp_path / "run", "evaluation_failed")[0]["reason"].endswith("node 7: busy")
     assert summary(tmp_path / "run")["val_curve"] == []
