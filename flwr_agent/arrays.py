@@ -66,7 +66,7 @@ def to_array(values: np.ndarray) -> Array:
     if values.dtype != DTYPE:
         raise ProtocolError(f"array is {values.dtype.name}; weights are float32 between clients and server")
     values = np.asarray(values, order="C")
-    return Array(DTYPE.name, values.shape, "numpy.ndarray", b"".join((_header(values.shape), values)))
+    return Array(DTYPE.name, values.shape, "numpy.ndarray", b"".join((_header(values.shape), values.data)))
 
 
 def to_record(arrays: Arrays, *, keep_input: bool = True) -> ArrayRecord:
@@ -142,7 +142,7 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
     """
     names = sorted(arrays)
     with ThreadPoolExecutor(NUM_THREADS) as pool:
-        parts = pool.map(lambda name: hashlib.sha256(np.asarray(arrays[name], order="C")).digest(), names)
+        parts = pool.map(lambda name: hashlib.sha256(np.asarray(arrays[name], order="C").data).digest(), names)
         total = hashlib.sha256()
         for name, part in zip(names, parts, strict=True):
             total.update(f"{name}\0{arrays[name].dtype.str}\0{arrays[name].shape}\0".encode() + part)

@@ -34,7 +34,7 @@ _ROUND, _CLIENT, _PLACEMENT, _EXAMPLES, _OUTCOMES = (
     "outcomes/",
 )
 _ECHO = (_EXPERIMENT, _ROUND, _CLIENT)
-T = TypeVar("T", int, float, str, ArrayRecord, ConfigRecord, MetricRecord)
+T = TypeVar("T")
 
 
 def run_record(config: RunConfig, *, experiment: str, base_digest: str) -> ConfigRecord:
@@ -99,7 +99,7 @@ def train_request(content: RecordDict, node_config: Mapping[str, object]) -> Tra
 def train_reply_content(request: TrainRequest, reply: TrainReply) -> RecordDict:
     """A reply's message content, on the client."""
     echo = ConfigRecord({_EXPERIMENT: request.experiment, _ROUND: reply.round, _CLIENT: reply.client_id})
-    metrics = MetricRecord({_EXAMPLES: int(reply.num_examples)} | _floats(reply.metrics))
+    metrics = MetricRecord({_EXAMPLES: int(reply.num_examples), **_floats(reply.metrics)})
     return RecordDict({ARRAYS: to_record(reply.arrays), CONFIG: echo, METRICS: metrics})
 
 
@@ -146,7 +146,7 @@ def evaluate_reply_content(request: EvaluateRequest, reply: EvaluateReply) -> Re
     """A reply's message content, on the client."""
     echo = ConfigRecord({_EXPERIMENT: request.experiment, _ROUND: reply.round})
     lists = {_OUTCOMES + name: [float(v) for v in values] for name, values in reply.outcomes.items()}
-    return RecordDict({CONFIG: echo, METRICS: MetricRecord(_floats(reply.metrics) | lists)})
+    return RecordDict({CONFIG: echo, METRICS: MetricRecord({**_floats(reply.metrics), **lists})})
 
 
 def evaluate_reply(content: RecordDict, asked: RecordDict) -> EvaluateReply:
@@ -167,13 +167,14 @@ def evaluate_reply(content: RecordDict, asked: RecordDict) -> EvaluateReply:
 
 def hello_content() -> RecordDict:
     """Ask a node who it is."""
-    return RecordDict({CONFIG: ConfigRecord(_versions())})
+    return RecordDict({CONFIG: ConfigRecord({**_versions()})})
 
 
 def hello_reply_content(content: RecordDict, node_config: Mapping[str, object]) -> RecordDict:
     """A node's answer; refuses a server of another version by name."""
     _checked_record(content)
-    own = {PARTITION: node_config[PARTITION]} if isinstance(node_config.get(PARTITION), int) else {}
+    partition = node_config.get(PARTITION)
+    own = {PARTITION: partition} if isinstance(partition, int) else {}
     return RecordDict({CONFIG: ConfigRecord({**_versions(), **own})})
 
 
@@ -226,7 +227,7 @@ def _record(content: RecordDict, name: str, kind: type[T]) -> T:
 
 def _get(record: Mapping[str, object], key: str, kind: type[T]) -> T:
     value = record.get(key)
-    if type(value) is not kind:
+    if not isinstance(value, kind) or isinstance(value, bool):
         raise ProtocolError(f"{key} must be of type {kind.__name__}, not {type(value).__name__}")
     return value
 

@@ -43,7 +43,7 @@ class Mean:
             return
         share = np.float32(weight / self._weight)
         with ThreadPoolExecutor(NUM_THREADS) as pool:
-            for _ in pool.map(lambda pair: _blend(*pair, share), _spans(self._mean, arrays)):
+            for _ in pool.map(lambda pair: _blend(pair[0], pair[1], share), _spans(self._mean, arrays)):
                 pass
 
     def value(self) -> Arrays:

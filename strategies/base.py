@@ -158,7 +158,7 @@ class RoundStrategy(Strategy):
             round=server_round,
             clients=tuple(fold.accepted),
             arrays=new,
-            metrics=dict(metrics),
+            metrics=fold.mean_metrics(),
             seconds=dict(zip(("place", "send", "receive_and_fold"), seconds, strict=True)),
             payload_bytes={"sent": len(sent) * arrays.count_bytes(), "received": fold.received_bytes},
         )
@@ -209,13 +209,19 @@ class RoundStrategy(Strategy):
             )
         self._observer.accepted(server_round, tuple(fold.accepted))
         new = self.step(fold.base, fold.mean())
-        return to_record(new, keep_input=False), MetricRecord(fold.mean_metrics())
+        return to_record(new, keep_input=False), MetricRecord({**fold.mean_metrics()})
 
-    def configure_evaluate(self, *_: Any) -> Iterable[Message]:
+    def configure_evaluate(
+        self,
+        server_round: int,  # noqa: ARG002
+        arrays: ArrayRecord,  # noqa: ARG002
+        config: ConfigRecord,  # noqa: ARG002
+        grid: Grid,  # noqa: ARG002
+    ) -> Iterable[Message]:
         """No messages: the model is scored by `evaluate_fn`, on tasks that no client trains on."""
         return []
 
-    def aggregate_evaluate(self, *_: Any) -> MetricRecord | None:
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:  # noqa: ARG002
         """Nothing, as nothing was asked."""
 
     def summary(self) -> None:

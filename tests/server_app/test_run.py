@@ -112,7 +112,9 @@ def test_killed_in_any_round_and_resumed_a_run_ends_in_the_same_bits(tmp_path, w
     assert facts(folder) == facts(whole)
 
 
-def test_killed_at_any_write_and_resumed_a_run_ends_in_the_same_bits(tmp_path, whole, monkeypatch):
+def test_killed_at_any_write_and_resumed_a_run_ends_in_the_same_bits(tmp_path, monkeypatch):
+    whole = tmp_path / "whole"
+    play(whole, federation__rounds=2)
     real, survived = os.fsync, False
     for after in range(200):
         calls = iter(range(after))
@@ -125,12 +127,12 @@ def test_killed_at_any_write_and_resumed_a_run_ends_in_the_same_bits(tmp_path, w
         folder = tmp_path / f"killed-{after}"
         monkeypatch.setattr(os, "fsync", sync)
         try:
-            play(folder)
+            play(folder, federation__rounds=2)
             survived = True
         except Killed:
             survived = False
         monkeypatch.setattr(os, "fsync", real)
-        assert play(folder) == final(whole), after
+        assert play(folder, federation__rounds=2) == final(whole), after
         assert facts(folder) == facts(whole), after
         if survived:
             break
