@@ -221,7 +221,7 @@ class RoundStrategy(Strategy):
         """No messages: the model is scored by `evaluate_fn`, on tasks that no client trains on."""
         return []
 
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:  # noqa: ARG002
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Nothing, as nothing was asked."""
 
     def summary(self) -> None:
