@@ -1,12 +1,14 @@
 """How fast the environments step: `python -m benchmarks.envs`."""
 
 import asyncio
+import itertools
 import sys
 import time
 from collections.abc import Sequence
 
+from envs import registry
 from envs.base import EnvAdapter, Task
-from envs.webshop import WebShop
+from envs.prompts import STYLES
 
 
 async def play(adapter: EnvAdapter, plans: Sequence[tuple[Task, Sequence[str]]]) -> int:
@@ -29,10 +31,11 @@ def steps_per_second(adapter: EnvAdapter, num_tasks: int = 1_000) -> float:
 
 
 def main() -> None:
-    """Print one row per environment and prompt style."""
-    rates = {style: f"{steps_per_second(WebShop(style=style)):,.0f}" for style in ("paper", "compact")}
-    rows = [("environment", "style", "steps/s"), *((WebShop.name, style, rate) for style, rate in rates.items())]
-    sys.stdout.writelines(f"{name:12} {style:8} {rate:>10}\n" for name, style, rate in rows)
+    """Print one row per built-in environment and prompt style."""
+    sys.stdout.write(f"{'environment':12} {'style':8} {'steps/s':>10}\n")
+    for name, style in itertools.product(registry.BUILTIN, STYLES):
+        rate = steps_per_second(registry.create(name, {}, style=style))
+        sys.stdout.write(f"{name:12} {style:8} {rate:>10,.0f}\n")
 
 
 if __name__ == "__main__":

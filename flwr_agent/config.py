@@ -140,6 +140,12 @@ class EnvConfig:
         "webshop", "environment: webshop, minihouse, tinyguess, an entry point or module:Class", objective=True
     )
     data_path: str = _key("none", "folder with the user's own data, where the environment takes one", objective=True)
+    goals: str = _key(
+        "synthetic",
+        "WebShop goals of the user's own data: generated from products, or written by people",
+        allowed=("synthetic", "human"),
+        objective=True,
+    )
     search_return_n: int = _key(50, "products a WebShop search may return", low=1, objective=True)
     reward: str = _key(
         "strict",

@@ -7,13 +7,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from envs.base import Step, Task, Variant, View
 from envs.webshop import compact, paper
+from envs.webshop.files import GOALS
 from envs.webshop.goals import Goal
 from envs.webshop.session import BUY, NEXT, Page, Session
-from envs.webshop.shop import embedded_shop
+from envs.webshop.shop import Shop, embedded_shop, shop_of
 from flwr_agent.errors import ConfigError, EnvError
 
 STYLES: dict[str, Any] = {"paper": paper, "compact": compact}
@@ -38,6 +40,7 @@ class WebShop:
         self,
         *,
         data_path: str = "none",
+        goals: str = "synthetic",
         search_return_n: int = 50,
         reward: str = "strict",
         style: str = "compact",
@@ -47,11 +50,9 @@ class WebShop:
             raise ConfigError("env.reward", reward, "no such reward", allowed=REWARDS)
         if style not in STYLES:
             raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
-        if data_path != "none":
-            raise ConfigError("env.data_path", data_path, "must be none")
         if variant is not None:
             raise ConfigError("partition.strategy", variant.name, "webshop knows no such variant")
-        self.shop = embedded_shop()
+        self.shop = _open(data_path, goals)
         self.style = STYLES[style]
         self.reward = reward
         self.rank = partial(self.shop.index.search, k=search_return_n)
@@ -116,6 +117,21 @@ class WebShop:
         """Digest of data, engine version, search depth and reward mode."""
         parts = [self.name, self.version, self.shop.digest, self._settings]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _open(data_path: str, goals: str) -> Shop:
+    if goals not in GOALS:
+        raise ConfigError("env.goals", goals, "no such goals", allowed=GOALS)
+    if data_path != "none":
+        folder = Path(data_path).expanduser()
+        if not folder.is_dir():
+            raise ConfigError(
+                "env.data_path", data_path, "no such folder; name one with WebShop's items_*.json, or none"
+            )
+        return shop_of(folder.resolve(), goals)
+    if goals == "human":
+        raise ConfigError("env.goals", goals, "the embedded catalogue has no human goals; set env.data_path")
+    return embedded_shop()
 
 
 def _reward_after(actions: Sequence[str], session: Session) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import Stemmer
@@ -28,8 +29,13 @@ def analyse(text: str) -> list[str]:
         >>> analyse("The women's running shoes")
         ['women', 'run', 'shoe']
     """
-    words = (word.removesuffix("'s").removesuffix("’s") for word in _WORD.findall(text.lower()))
-    return _STEMMER.stemWords([word for word in words if word not in STOP_WORDS])
+    return [term for word in _WORD.findall(text.lower()) if (term := _term(word))]
+
+
+@lru_cache(maxsize=1 << 16)
+def _term(word: str) -> str:
+    word = word.removesuffix("'s").removesuffix("’s")
+    return "" if word in STOP_WORDS else _STEMMER.stemWord(word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class Index:
 
     vocabulary: dict[str, int]
     """Term -> row."""
-    starts: np.ndarray
+    starts: list[int]
     """[terms + 1] where each row begins."""
     documents: np.ndarray
     """[postings] document of each posting, ascending within a row."""
@@ -51,22 +57,25 @@ class Index:
     """[postings] occurrences of the term in the document."""
     lengths: np.ndarray
     """[documents] terms per document, repeats included."""
+    cached: dict[tuple[float, float], np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+    """(k1, b) -> impact of each posting."""
 
     @classmethod
     def build(cls, texts: Iterable[str]) -> Index:
         """Analyse and index `texts`; document numbers are their positions."""
         vocabulary: dict[str, int] = {}
-        terms: list[np.ndarray] = []
+        terms, counts, sizes, lengths = (array("i") for _ in range(4))
         for text in texts:
-            ids = [vocabulary.setdefault(term, len(vocabulary)) for term in analyse(text)]
-            terms.append(np.array(ids, dtype=np.int64))
-        lengths = np.array([len(ids) for ids in terms], dtype=np.int32)
-        documents = np.repeat(np.arange(len(terms)), lengths)
-        keys = np.concatenate([*terms, np.empty(0, np.int64)]) * max(len(terms), 1) + documents
-        keys, counts = np.unique(keys, return_counts=True)
-        rows, documents = np.divmod(keys, max(len(terms), 1))
-        starts = np.searchsorted(rows, np.arange(len(vocabulary) + 1))
-        return cls(vocabulary, starts, documents.astype(np.int32), counts.astype(np.int32), lengths)
+            found = Counter(analyse(text))
+            terms.extend(vocabulary.setdefault(term, len(vocabulary)) for term in found)
+            counts.extend(found.values())
+            sizes.append(len(found))
+            lengths.append(found.total())
+        rows = np.array(terms, np.int32)
+        order = np.argsort(rows, kind="stable")
+        documents = np.repeat(np.arange(len(sizes), dtype=np.int32), np.array(sizes, np.int32))
+        starts = [0, *np.cumsum(np.bincount(rows, minlength=len(vocabulary))).tolist()]
+        return cls(vocabulary, starts, documents[order], np.array(counts, np.int32)[order], np.array(lengths, np.int32))
 
     def search(self, query: str, k: int, *, k1: float = 0.9, b: float = 0.4) -> list[int]:
         """The `k` best documents by BM25 as Lucene computes it (Robertson et al., 1994); ties by document number.
@@ -82,17 +91,23 @@ class Index:
         return hits[np.argsort(-values, kind="stable")[:k]].tolist()
 
     def scores(self, query: str, *, k1: float, b: float) -> np.ndarray:
-        """BM25 of every document: sum over terms of idf * tf / (tf + k1 (1 - b + b length / mean length))."""
-        total = len(self.lengths)
-        scores = np.zeros(total)
-        mean = max(self.lengths.sum(), 1) / max(total, 1)
-        norms = k1 * (1 - b + b / mean * self.lengths)
+        """[documents] BM25 of every document: the sum of its impacts over the query's terms."""
+        impacts = self._impacts(k1, b)
+        scores = np.zeros(len(self.lengths), np.float32)
         for term, repeats in Counter(analyse(query)).items():
             row = self.vocabulary.get(term)
-            if row is None:
-                continue
-            documents = self.documents[self.starts[row] : self.starts[row + 1]]
-            tf = self.counts[self.starts[row] : self.starts[row + 1]]
-            idf = math.log1p((total - len(documents) + 0.5) / (len(documents) + 0.5))
-            scores[documents] += repeats * idf * tf / (tf + norms[documents])
+            if row is not None:
+                span = slice(self.starts[row], self.starts[row + 1])
+                scores[self.documents[span]] += repeats * impacts[span]
         return scores
+
+    def _impacts(self, k1: float, b: float) -> np.ndarray:
+        """[postings] idf * tf / (tf + k1 (1 - b + b length / mean length)); kept for the next query."""
+        if (k1, b) not in self.cached:
+            total, df = len(self.lengths), np.diff(self.starts)
+            idf = np.log1p((total - df + 0.5) / (df + 0.5)).astype(np.float32)
+            mean = max(self.lengths.sum(), 1) / max(total, 1)
+            norms = (k1 * (1 - b + b / mean * self.lengths)).astype(np.float32)
+            tf = self.counts.astype(np.float32)
+            self.cached[k1, b] = np.repeat(idf, df) * (tf / (tf + norms[self.documents]))
+        return self.cached[k1, b]

@@ -19,6 +19,7 @@ PLAIN_LABELS = {NEXT.lower(): "next", PREV.lower(): "prev"}
 """Words for labels that are not plain words."""
 VERBS = ("search", "click")
 _WORD = re.compile(r"[a-z0-9]+(?:['.-][a-z0-9]+)*")
+_ZEROS = re.compile(r"(?<=\d)\.0+\b")
 _FILLER = frozenset(("find", "me", "a", "an", "with", "and", "for", "lower", "than", "dollars"))
 
 
@@ -30,7 +31,7 @@ def words(text: str) -> str:
         >>> words("Soft, Warm Jacket: $40.00")
         'soft warm jacket 40'
     """
-    return " ".join(re.sub(r"^(\d+)\.0+$", r"\1", word) for word in _WORD.findall(text.lower()))
+    return " ".join(_WORD.findall(_ZEROS.sub("", text.lower())))
 
 
 def brief(instruction: str) -> str:

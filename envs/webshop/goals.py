@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from envs.webshop.products import DATA_SEED, Product
+from envs.webshop.products import DATA_SEED, Product, option_value
 from flwr_agent.seeds import seed_for
 
 NO_BOUND = 1_000_000.0
@@ -40,7 +40,7 @@ def synthetic_goals(products: Iterable[Product], instructions: Mapping[str, Any]
     """One goal per element of the cartesian product of a product's option values, for products with an instruction."""
     for product in products:
         entry = instructions.get(product.asin, {})
-        if "instruction" not in entry:
+        if entry.get("instruction") is None:
             continue
         bound, clause = price_bound(product, "synthetic")
         names = sorted(product.options)
@@ -50,6 +50,25 @@ def synthetic_goals(products: Iterable[Product], instructions: Mapping[str, Any]
             text = entry["instruction"] + (f" with {wanted}" if wanted else "") + clause
             goal_id = task_id(product.asin, options, text)
             yield Goal(goal_id, product, text, tuple(entry["instruction_attributes"]), options, bound)
+
+
+def human_goals(products: Iterable[Product], instructions: Mapping[str, Any]) -> Iterator[Goal]:
+    """One goal per instruction that a person wrote, unless it names no attribute; wanted options are plain values."""
+    for product in products:
+        for i, entry in enumerate(instructions.get(product.asin, ())):
+            if not entry["instruction_attributes"]:
+                continue
+            bound, clause = price_bound(product, i)
+            text = entry["instruction"].rstrip(".") + clause
+            options = tuple(sorted(_located(product, value) for value in entry["instruction_options"]))
+            goal_id = task_id(product.asin, (), entry["instruction"])
+            yield Goal(goal_id, product, text, tuple(entry["instruction_attributes"]), options, bound)
+
+
+def _located(product: Product, value: str) -> tuple[str, str]:
+    """`(option name, value)`; the name is empty when the product offers no such value."""
+    value = option_value(value)
+    return next((name for name, values in product.options.items() if value in values), ""), value
 
 
 def task_id(asin: str, options: tuple[tuple[str, str], ...], instruction: str) -> str:
@@ -74,7 +93,7 @@ def price_bound(product: Product, purpose: object) -> tuple[float, str]:
 
 
 def shuffled(goals: Iterable[Goal]) -> list[Goal]:
-    """Goals in the one canonical order."""
-    order = list(goals)
+    """Goals in the one canonical order; of goals with one id the first is kept."""
+    order = list({goal.id: goal for goal in reversed(list(goals))}.values())[::-1]
     random.Random(seed_for(DATA_SEED, "webshop", "goals")).shuffle(order)
     return order

@@ -51,6 +51,16 @@ def _listing(values: Sequence[str]) -> str:
     return values[0] if len(values) == 1 else ", ".join(values[:-1]) + f", and {values[-1]}"
 
 
+def option_value(text: str) -> str:
+    """An option value as pages and goals name it.
+
+    Example:
+        >>> option_value(" Red/Blue ")
+        'red | blue'
+    """
+    return text.strip().replace("/", " | ").lower()
+
+
 def parse_products(records: Any, attributes: Mapping[str, Sequence[str]], source: str) -> list[Product]:
     """Products of a decoded `items_*.json`; records whose asin is `nan` or longer than 10 characters are left out.
 
@@ -121,8 +131,9 @@ class _Reader:
 
 
 def _price(asin: str, reader: _Reader) -> tuple[float, str]:
+    parts = reader.text("pricing").split("$")[1:]
     try:
-        amounts = [float(re.sub(r"[^\d.]", "", part)) for part in reader.text("pricing").split("$")[1:]]
+        amounts = [float(re.sub(r"[^\d.]", "", part)) for part in parts]
     except ValueError:
         amounts = [math.nan]
     if not all(map(math.isfinite, amounts)):
@@ -138,12 +149,17 @@ def _price(asin: str, reader: _Reader) -> tuple[float, str]:
 
 def _options(reader: _Reader) -> dict[str, tuple[str, ...]]:
     field, options = "customization_options", {}
-    for name, entries in (reader.get(field) or {}).items():
+    groups = reader.get(field) or {}
+    if not isinstance(groups, dict):
+        raise reader.error(field, "must be empty or hold choices by option name")
+    for name, entries in groups.items():
         values: dict[str, None] = {}
+        if not isinstance(entries, list | None):
+            raise reader.error(f"{field}.{name}", "must be null or a list of choices")
         for entry in entries or ():
             if not isinstance(entry, dict) or not isinstance(entry.get("value"), str):
                 raise reader.error(f"{field}.{name}", "every choice needs a `value` text")
-            values[entry["value"].strip().replace("/", " | ").lower()] = None
+            values[option_value(entry["value"])] = None
         values.pop("", None)
         if values:
             options[name.lower()] = tuple(values)

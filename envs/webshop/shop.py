@@ -7,12 +7,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 
-from envs.webshop import catalogue
+from envs.webshop import catalogue, files
 from envs.webshop.bm25 import Index
 from envs.webshop.goals import Goal, shuffled, synthetic_goals
+from envs.webshop.large import MIN_PRODUCTS, LargeIndex
 from envs.webshop.products import Product, parse_products
-from envs.webshop.scoring import Keywords
+from envs.webshop.scoring import Keywords, content_words
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,14 @@ class Shop:
     """SHA-256 of the data it was made from."""
 
     @cached_property
-    def index(self) -> Index:
-        """Search index over every product, by position in `products`."""
-        return Index.build(product.document() for product in self.products)
+    def index(self) -> Index | LargeIndex:
+        """Search index over every product, by position in `products`.
+
+        Raises:
+            ConfigError: the catalogue is large and the extra that searches it is not installed.
+        """
+        documents = (product.document() for product in self.products)
+        return LargeIndex(documents) if len(self.products) > MIN_PRODUCTS else Index.build(documents)
 
     @cached_property
     def goals(self) -> dict[str, Goal]:
@@ -56,3 +63,14 @@ def embedded_shop() -> Shop:
     }
     digest = hashlib.sha256(json.dumps([items, instructions, split_of]).encode()).hexdigest()
     return Shop(tuple(products), splits, catalogue.keywords, digest)
+
+
+@cache
+def shop_of(folder: Path, goals: str) -> Shop:
+    """The shop of the user's own data, with `synthetic` or `human` goals: `val` is the first 500, `train` the rest.
+
+    Raises:
+        DataError: see `files.load`.
+    """
+    products, splits, digest = files.load(folder, goals)
+    return Shop(tuple(products), splits, content_words, digest)

@@ -1,6 +1,7 @@
 """The adapter, its pages and its prompts, on the embedded catalogue."""
 
 import asyncio
+import functools
 import random
 from collections.abc import Sequence
 
@@ -52,6 +53,7 @@ def test_it_keeps_the_environment_contract(shop):
 @pytest.mark.parametrize("reward", ["strict", "upstream"])
 def test_the_oracle_wins_every_goal(reward):
     shop = WebShop(reward=reward)
+    shop.rank = functools.cache(shop.rank)  # oracle and play search alike
     tasks = [task for split in SPLITS for task in shop.tasks(split)]
     assert len({task.id for task in tasks}) == 6_900
     for task in tasks[:: 1 if reward == "strict" else 10]:

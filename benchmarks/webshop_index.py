@@ -1,0 +1,53 @@
+"""Time and memory of WebShop's own search index: `python -m benchmarks.webshop_index [PRODUCTS]`."""
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from envs.webshop.bm25 import Index
+from flwr_agent.seeds import rng
+
+WORDS_PER_DOCUMENT, WORDS_PER_QUERY, VOCABULARY = 80, 6, 60_000
+
+
+def texts(count: int, length: int, *purpose: object) -> Iterator[str]:
+    """Random texts whose words follow Zipf's law."""
+    words = np.array([f"w{i}x" for i in range(VOCABULARY)])
+    weights = 1 / np.arange(1, VOCABULARY + 1)
+    draw = rng("benchmark", *purpose)
+    for start in range(0, count, 1_000):
+        ids = draw.choice(VOCABULARY, (min(1_000, count - start), length), p=weights / weights.sum())
+        yield from (" ".join(row) for row in words[ids])
+
+
+def peak_mb() -> float:
+    """Largest resident size of this process so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main(num_products: int) -> None:
+    """Print one row: CPU seconds of indexing, growth of the peak resident size, milliseconds per query."""
+    list(texts(1_000, WORDS_PER_DOCUMENT, "warm-up"))
+    before, start = peak_mb(), time.process_time()
+    documents = texts(num_products, WORDS_PER_DOCUMENT, "documents")
+    index = Index.build(documents)
+    built, grown = time.process_time() - start, peak_mb() - before
+    start = time.process_time()
+    for _ in texts(num_products, WORDS_PER_DOCUMENT, "documents"):
+        pass
+    built -= time.process_time() - start
+    queries = list(texts(300, WORDS_PER_QUERY, "queries"))
+    start = time.process_time()
+    for query in queries:
+        index.search(query, 50)
+    per_query = (time.process_time() - start) / len(queries) * 1e3
+    sys.stdout.write(
+        f"{num_products:,} products: index {built:.1f} s, +{grown:.0f} MB at most, query {per_query:.2f} ms\n"
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000)
