@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import Stemmer
@@ -17,7 +17,9 @@ _STOP_WORDS = (
     "to was will with"
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Lucene\'s English stop words."""
+"""Lucene's English stop words."""
+BLOCK = 4_096
+"""Documents that are counted together while an index is built."""
 _WORD = re.compile(r"\w+(?:['’.]\w+)*")
 _STEMMER = Stemmer.Stemmer("porter")
 
@@ -32,7 +34,37 @@ def analyse(text: str) -> list[str]:
     return [term for word in _WORD.findall(text.lower()) if (term := _term(word))]
 
 
-@lru_cache(maxsize=1 << 16)
+class _Rows(dict[str, int]):
+    """Word -> row of its term in a vocabulary that grows by being asked; -1 for stop words."""
+
+    def __init__(self) -> None:
+        self.vocabulary: dict[str, int] = {}
+
+    def __missing__(self, word: str) -> int:
+        term = _term(word)
+        self[word] = self.vocabulary.setdefault(term, len(self.vocabulary)) if term else -1
+        return self[word]
+
+
+class _Block(NamedTuple):
+    """Postings of some consecutive documents, by document."""
+
+    terms: np.ndarray
+    documents: np.ndarray
+    counts: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def count(cls, texts: Sequence[str], rows: Mapping[str, int], first: int) -> _Block:
+        words = [np.array([rows[word] for word in _WORD.findall(text.lower())], np.int64) for text in texts]
+        places = np.repeat(np.arange(len(words)), [len(found) for found in words])
+        terms = np.concatenate([*words, np.empty(0, np.int64)])
+        places, terms = places[terms >= 0], terms[terms >= 0]
+        keys, counts = np.unique(places << 32 | terms, return_counts=True)
+        parts = keys & 0xFFFFFFFF, (keys >> 32) + first, counts, np.bincount(places, minlength=len(words))
+        return cls(*(part.astype(np.int32) for part in parts))
+
+
 def _term(word: str) -> str:
     word = word.removesuffix("'s").removesuffix("’s")
     return "" if word in STOP_WORDS else _STEMMER.stemWord(word)
@@ -63,19 +95,14 @@ class Index:
     @classmethod
     def build(cls, texts: Iterable[str]) -> Index:
         """Analyse and index `texts`; document numbers are their positions."""
-        vocabulary: dict[str, int] = {}
-        terms, counts, sizes, lengths = (array("i") for _ in range(4))
-        for text in texts:
-            found = Counter(analyse(text))
-            terms.extend(vocabulary.setdefault(term, len(vocabulary)) for term in found)
-            counts.extend(found.values())
-            sizes.append(len(found))
-            lengths.append(found.total())
-        rows = np.array(terms, np.int32)
-        order = np.argsort(rows, kind="stable")
-        documents = np.repeat(np.arange(len(sizes), dtype=np.int32), np.array(sizes, np.int32))
-        starts = [0, *np.cumsum(np.bincount(rows, minlength=len(vocabulary))).tolist()]
-        return cls(vocabulary, starts, documents[order], np.array(counts, np.int32)[order], np.array(lengths, np.int32))
+        rows, remaining, blocks = _Rows(), iter(texts), [_Block.count([], {}, 0)]
+        while block := list(itertools.islice(remaining, BLOCK)):
+            blocks.append(_Block.count(block, rows, (len(blocks) - 1) * BLOCK))
+        terms, documents, counts, lengths = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        del blocks  # they are a third of the peak
+        order = np.argsort(terms, kind="stable")
+        starts = [0, *np.cumsum(np.bincount(terms, minlength=len(rows.vocabulary))).tolist()]
+        return cls(rows.vocabulary, starts, documents[order], counts[order], lengths)
 
     def search(self, query: str, k: int, *, k1: float = 0.9, b: float = 0.4) -> list[int]:
         """The `k` best documents by BM25 as Lucene computes it (Robertson et al., 1994); ties by document number.
