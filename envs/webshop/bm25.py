@@ -55,7 +55,7 @@ class _Block(NamedTuple):
     lengths: np.ndarray
 
     @classmethod
-    def count(cls, texts: Sequence[str], rows: Mapping[str, int], first: int) -> _Block:
+    def of(cls, texts: Sequence[str], rows: Mapping[str, int], first: int) -> _Block:
         words = [np.array([rows[word] for word in _WORD.findall(text.lower())], np.int64) for text in texts]
         places = np.repeat(np.arange(len(words)), [len(found) for found in words])
         terms = np.concatenate([*words, np.empty(0, np.int64)])
@@ -95,9 +95,9 @@ class Index:
     @classmethod
     def build(cls, texts: Iterable[str]) -> Index:
         """Analyse and index `texts`; document numbers are their positions."""
-        rows, remaining, blocks = _Rows(), iter(texts), [_Block.count([], {}, 0)]
+        rows, remaining, blocks = _Rows(), iter(texts), [_Block.of([], {}, 0)]
         while block := list(itertools.islice(remaining, BLOCK)):
-            blocks.append(_Block.count(block, rows, (len(blocks) - 1) * BLOCK))
+            blocks.append(_Block.of(block, rows, (len(blocks) - 1) * BLOCK))
         terms, documents, counts, lengths = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         del blocks  # they are a third of the peak
         order = np.argsort(terms, kind="stable")
