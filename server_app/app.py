@@ -5,7 +5,8 @@ from __future__ import annotations
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from flwr_agent import presets
+import strategies
+from flwr_agent import presets, validate
 from server_app.run import run
 
 app = ServerApp()
@@ -13,8 +14,12 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run or resume what the run configuration says."""
-    config = presets.load(context.run_config)
+    """Run or resume what the run configuration says; what is wrong with it ends the run with one line."""
+    layers = presets.read(context.run_config)
+    config = presets.build(layers)
+    validate.check(config, layers.flat, load_strategy=strategies.load)
+    if config.evaluation.where == "server":
+        validate.check_world(config)
     from flwr_agent.rl import worker
 
     run(config, grid, initial_arrays=worker.initial_arrays, serve=worker.serve)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,9 +19,26 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def root() -> None:
-    """Keep `python -m flwr_agent COMMAND` even with a single command."""
+@app.command()
+def run(
+    context: typer.Context,
+    settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides.")] = None,
+    *,
+    preset: Annotated[str, typer.Option(help="A name in conf/, or a YAML file.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show configuration and cost, start nothing.")] = False,
+    deployment: Annotated[
+        bool, typer.Option("--deployment", help="SuperNodes with processes of their own instead of the simulation.")
+    ] = False,
+) -> None:
+    """Train: validate, start Flower, show progress, end with the run's real status."""
+    from flwr_agent.cli import run as running
+
+    console = Console()
+    plan = running.plan(preset, settings or [], base=Path.cwd(), load_strategy=context.obj)
+    if dry_run:
+        running.show(plan, console)
+    else:
+        running.execute(plan, console, is_deployment=deployment)
 
 
 @app.command()

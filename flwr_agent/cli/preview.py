@@ -4,41 +4,61 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from rich.table import Table
 
-from flwr_agent.cli.progress import LEDGER, Ledger, to_duration
+from flwr_agent.cli.progress import LEDGER, Progress, to_duration
 from flwr_agent.config import RunConfig
 from flwr_agent.rl.launch import num_gpus
 
 FP32_BYTES = 4
+_NAMED_SIZE = re.compile(r"(\d+(?:\.\d+)?)([bBmM])(?![a-zA-Z0-9])")
+_UNITS = {"B": 1e9, "M": 1e6}
 GPU_FLOPS = 2e14
 """Training throughput assumed of one data-centre GPU in bf16; half of what an H200 was measured to reach."""
 
 
-def settings(config: RunConfig, explicit: frozenset[str]) -> Table:
-    """Every key with its value; those that were set are marked."""
-    table = Table("key", "value", "set by you")
-    for key, value in config.flat().items():
-        table.add_row(key, str(value), "yes" if key in explicit else "")
-    return table
+def settings(config: RunConfig, explicit: frozenset[str]) -> str:
+    """Every key with its value, as a preset would write it; those that were set are marked."""
+    lines = [f"{key}: {json.dumps(value)}" for key, value in config.flat().items()]
+    return "\n".join(f"{line}  # set" if line.partition(":")[0] in explicit else line for line in lines)
 
 
-def estimate(config: RunConfig, num_parameters: int | None) -> Table:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Size:
+    """How many parameters a model has."""
+
+    parameters: int
+    source: str
+    """Where the number is from, in words."""
+
+
+def size_of(path: str) -> Size | None:
+    """Size of a model folder from its safetensors headers, of a hub id from the number in its name; else None.
+
+    Example:
+        >>> size_of("Qwen/Qwen2.5-1.5B-Instruct").parameters
+        1500000000
+    """
+    files = list(Path(path).expanduser().glob("*.safetensors"))
+    if counted := sum(_header_parameters(file) for file in files):
+        return Size(parameters=counted, source="counted in its files")
+    if named := _NAMED_SIZE.search(path):
+        return Size(parameters=int(float(named[1]) * _UNITS[named[2].upper()]), source="by its name")
+    return None
+
+
+def estimate(config: RunConfig, size: Size | None) -> Table:
     """Memory, bytes and work of one round; each row says how it is derived."""
     table = Table("one round", "at most", "derived from")
-    for row in [*_model_rows(config, num_parameters), *_work_rows(config, num_parameters)]:
+    for row in [*_model_rows(config, size), *_work_rows(config, size)]:
         table.add_row(*row)
     return table
-
-
-def count_parameters(path: str) -> int | None:
-    """Parameters of the safetensors files in a model folder, read from their headers; None if there are none."""
-    files = list(Path(path).expanduser().glob("*.safetensors"))
-    return sum(_header_parameters(file) for file in files) or None
 
 
 def _header_parameters(file: Path) -> int:
@@ -47,23 +67,27 @@ def _header_parameters(file: Path) -> int:
     return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
 
 
-def _model_rows(config: RunConfig, num_parameters: int | None) -> list[tuple[str, str, str]]:
-    if num_parameters is None:
+def _model_rows(config: RunConfig, of_model: Size | None) -> list[tuple[str, str, str]]:
+    if of_model is None:
         return [
             ("model", "unknown", f"model.path={config.model.path} is not on this machine yet; parameters x 4 bytes")
         ]
-    size, clients = num_parameters * FP32_BYTES, config.federation.clients_per_round
+    size, clients = of_model.parameters * FP32_BYTES, config.federation.clients_per_round
     copies = 5 + bool(config.algorithm.kl_coef)
     base = " + KL base" if config.algorithm.kl_coef else ""
     return [
-        ("model", to_bytes(size), f"{num_parameters:,} parameters x {FP32_BYTES} bytes (fp32)"),
+        (
+            "model",
+            to_bytes(size),
+            f"{of_model.parameters:,} parameters ({of_model.source}) x {FP32_BYTES} bytes (fp32)",
+        ),
         ("client memory", to_bytes(copies * size), f"(received + weights + gradients + 2 AdamW moments{base}) x model"),
         ("server memory", to_bytes(3 * size), "(global model + sum + one reply) x model, for any number of clients"),
         ("traffic", to_bytes(2 * clients * size), f"2 directions x {clients} clients x model"),
     ]
 
 
-def _work_rows(config: RunConfig, num_parameters: int | None) -> list[tuple[str, str, str]]:
+def _work_rows(config: RunConfig, of_model: Size | None) -> list[tuple[str, str, str]]:
     fed, rollout = config.federation, config.rollout
     steps = fed.clients_per_round * fed.epochs_per_round
     episodes = steps * config.trainer.tasks_per_step * config.algorithm.group_size
@@ -75,9 +99,9 @@ def _work_rows(config: RunConfig, num_parameters: int | None) -> list[tuple[str,
         ("training rows", f"{turns:,}", "episodes x max_turns (every episode to the last turn)"),
         ("tokens generated", f"{generated:,}", "rows x max_new_tokens"),
     ]
-    if num_parameters:
+    if of_model:
         passes = 2 + 6 + 2 + 2 * bool(config.algorithm.kl_coef)
-        work = passes * num_parameters * read
+        work = passes * of_model.parameters * read
         rows.append(("work", f"{work / 1e12:,.1f} TFLOP", f"{passes} x parameters x rows x (prompt + answer) tokens"))
         rows.append(("time", *_time(config, work)))
     return rows
@@ -85,9 +109,8 @@ def _work_rows(config: RunConfig, num_parameters: int | None) -> list[tuple[str,
 
 def _time(config: RunConfig, work: float) -> tuple[str, str]:
     ledger = Path(config.output_dir) / LEDGER
-    seen = Ledger(ledger).read()
-    if seen.round_seconds:
-        return to_duration(seen.mean_round_s), f"mean of {len(seen.round_seconds)} rounds in {ledger}"
+    if measured_s := Progress.read(ledger).mean_round_s:
+        return to_duration(measured_s), f"mean of the rounds in {ledger}"
     gpus = num_gpus()
     if gpus:
         return to_duration(work / gpus / GPU_FLOPS), f"work / ({gpus} GPUs x {GPU_FLOPS:.0e} FLOP/s, assumed)"

@@ -4,116 +4,107 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
 
 LEDGER = "ledger.jsonl"
 
 
-@dataclass(slots=True)
-class Ledger:
-    """What the complete lines of a growing ledger say; a line still being written waits for the next look."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """What a ledger says at one moment.
 
-    path: Path
-    """The file; it need not exist yet."""
+    Example:
+        >>> Progress.of([{"kind": "client", "round": 1, "client_id": 0}]).clients
+        (0,)
+    """
+
     round: int = 0
     """Last finished round."""
-    clients: list[int] = field(default_factory=list)
+    clients: tuple[int, ...] = ()
     """Clients that answered in the round after it."""
-    scores: dict[int, float] = field(default_factory=dict)
-    """Round -> held-out success."""
-    round_seconds: list[float] = field(default_factory=list)
-    """Wall time of each finished round."""
-    num_lines: int = 0
-    """Lines seen so far."""
-    _offset: int = 0
+    evaluations: tuple[Mapping[str, Any], ...] = ()
+    """The scored evaluations, oldest first: `round` and `metrics`."""
+    mean_round_s: float = 0.0
+    """Mean wall time of a finished round with its evaluation, 0 before the first."""
 
-    @property
-    def mean_round_s(self) -> float:
-        """Mean wall time of the finished rounds."""
-        return sum(self.round_seconds) / len(self.round_seconds)
+    @classmethod
+    def of(cls, lines: Sequence[Mapping[str, Any]]) -> Self:
+        """Sum up ledger lines."""
+        rounds = [line for line in lines if line["kind"] == "round"]
+        evaluations = [line for line in lines if line["kind"] == "evaluation" and "metrics" in line]
+        last = rounds[-1]["round"] if rounds else 0
+        played = [line["seconds"] for line in evaluations if line["round"] > 0]
+        trained = [sum(line["seconds"].values()) for line in rounds]
+        return cls(
+            round=last,
+            clients=tuple(line["client_id"] for line in lines if line["kind"] == "client" and line["round"] > last),
+            evaluations=tuple(evaluations),
+            mean_round_s=(sum(trained) + sum(played)) / len(trained) if trained else 0.0,
+        )
 
-    def read(self) -> Self:
-        """Take in what was written since the last look; a ledger that was archived meanwhile starts over."""
-        size = self.path.stat().st_size if self.path.is_file() else 0
-        if size < self._offset:
-            self.__init__(self.path)
-        if size > self._offset:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                lines = file.read(size - self._offset).splitlines(keepends=True)
-            for line in lines:
-                if line.endswith(b"\n"):
-                    self._offset += len(line)
-                    self._take(json.loads(line))
-        return self
-
-    def _take(self, entry: dict[str, Any]) -> None:
-        self.num_lines += 1
-        match entry.get("kind"):
-            case "client":
-                self.clients.append(entry["client_id"])
-            case "round":
-                self.round = entry["round"]
-                self.clients = []
-                self.round_seconds.append(sum(entry["seconds"].values()))
-            case "evaluation":
-                self.scores[entry["round"]] = entry["metrics"]["success"]
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Sum up the whole lines of a ledger file, which need not exist yet and may still grow."""
+        whole, _, _ = (path.read_bytes() if path.is_file() else b"").rpartition(b"\n")
+        return cls.of([json.loads(line) for line in whole.splitlines()])
 
 
 class Display:
     """Progress on a terminal as one live line, elsewhere as a line whenever something happened."""
 
-    def __init__(self, console: Console, ledger: Ledger, *, rounds: int, clients: int):
+    def __init__(self, console: Console, ledger: Path, *, rounds: int, clients: int):
         self._console, self._ledger, self._rounds, self._clients = console, ledger, rounds, clients
-        self._bar = Progress(
-            TextColumn("[bold]{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), console=console
+        self._bar = Bar(
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), console=console
         )
         self._task = self._bar.add_task("starting", total=rounds, note="")
-        self._said = ""
+        self._said = ("", "")
         self._start = time.monotonic()
 
     @contextmanager
     def shown(self) -> Iterator[Self]:
         """Show the bar while the block runs."""
-        if self._console.is_terminal:
-            with self._bar:
-                yield self
-        else:
+        with self._bar if self._console.is_terminal else nullcontext():
             yield self
 
-    def update(self, stage: str = "") -> None:
-        """Look at the ledger; `stage` is said as long as it says nothing itself."""
-        ledger = self._ledger.read()
-        text = stage if stage and not ledger.num_lines else self._stage()
-        note = self._note()
-        self._bar.update(self._task, description=text, completed=ledger.round, note=note)
-        said = f"{text} {note}".strip()
-        if not self._console.is_terminal and text != self._said:
-            self._console.print(f"[{time.monotonic() - self._start:6.0f} s] {said}", highlight=False, markup=False)
-            self._said = text
+    def say(self, stage: str) -> None:
+        """Show a stage that the ledger knows nothing of."""
+        self._show(stage, "", 0)
 
-    def _stage(self) -> str:
-        ledger = self._ledger
-        if ledger.round >= self._rounds:
-            return f"round {ledger.round}/{self._rounds} done"
-        if len(ledger.clients) >= self._clients:
-            return f"round {ledger.round + 1}/{self._rounds}: averaging"
-        return f"round {ledger.round + 1}/{self._rounds}: {len(ledger.clients)} of {self._clients} clients answered"
+    def update(self) -> None:
+        """Show what the ledger says now."""
+        seen = Progress.read(self._ledger)
+        self._show(self._stage(seen), self._note(seen), seen.round)
 
-    def _note(self) -> str:
-        ledger, notes = self._ledger, []
-        if ledger.scores:
-            last = max(ledger.scores)
-            notes.append(f"success {ledger.scores[last]:.3f} after round {last}")
-        if ledger.round_seconds and ledger.round < self._rounds:
-            notes.append(f"{to_duration(ledger.mean_round_s * (self._rounds - ledger.round))} left")
+    def _show(self, stage: str, note: str, completed: int) -> None:
+        self._bar.update(self._task, description=stage, completed=completed, note=note)
+        if not self._console.is_terminal and (stage, note) != self._said:
+            line = f"[{time.monotonic() - self._start:6.0f} s] {stage}" + (f" ({note})" if note else "")
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            self._said = (stage, note)
+
+    def _stage(self, seen: Progress) -> str:
+        if not seen.round and not seen.clients and not seen.evaluations:
+            return "preparing model and tasks"
+        if seen.round >= self._rounds:
+            return f"round {seen.round}/{self._rounds} done"
+        return f"round {seen.round + 1}/{self._rounds}: {len(seen.clients)} of {self._clients} clients answered"
+
+    def _note(self, seen: Progress) -> str:
+        notes = []
+        if seen.evaluations:
+            last = seen.evaluations[-1]
+            notes.append(f"success {last['metrics']['success']:.3f} after round {last['round']}")
+        if seen.mean_round_s and seen.round < self._rounds:
+            notes.append(f"{to_duration(seen.mean_round_s * (self._rounds - seen.round))} left")
         return ", ".join(notes)
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from flwr_agent.errors import AgentError, WorkerError
 from flwr_agent.paths import ROOT
@@ -105,13 +105,13 @@ class Flower:
         ) as process:
             yield process
 
-    def _ask(self, *arguments: str) -> dict[str, object]:
+    def _ask(self, *arguments: str) -> dict[str, Any]:
         done = subprocess.run(
             _tool("flwr", *arguments, "--format", "json"),
             env=self.env, cwd=self.home, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            answer = json.loads(done.stdout)
+            answer: dict[str, Any] = json.loads(done.stdout)
         except json.JSONDecodeError:
             answer = {}
         if done.returncode or not answer.get("success"):

@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from rich.console import Console
 from safetensors.numpy import save_file
 
@@ -19,13 +20,21 @@ def text_of(table) -> str:
 def test_parameters_are_counted_from_the_headers_of_all_files(tmp_path: Path):
     save_file({"a": np.zeros((3, 4), np.float32), "b": np.zeros(5, np.float32)}, tmp_path / "1.safetensors")
     save_file({"c": np.zeros((2, 2, 2), np.float16)}, tmp_path / "2.safetensors")
-    assert preview.count_parameters(str(tmp_path)) == 25
-    assert preview.count_parameters(str(tmp_path / "absent")) is None
+    assert preview.size_of(str(tmp_path)).parameters == 25
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters"),
+    [("Qwen/Qwen2.5-1.5B-Instruct", 1_500_000_000), ("org/small-135M", 135_000_000), ("tiny", None), ("a/b2", None)],
+)
+def test_a_model_that_is_not_here_has_the_size_in_its_name(path: str, parameters: int | None):
+    size = preview.size_of(path)
+    assert (size and size.parameters) == parameters
 
 
 def test_paper_round_is_the_published_arithmetic(tmp_path: Path):
     config = presets.load({"preset": "paper-webshop-grpo"}, base=tmp_path)
-    text = text_of(preview.estimate(config, 1_543_714_304))
+    text = text_of(preview.estimate(config, preview.Size(parameters=1_543_714_304, source="counted")))
     for figure in ("6.17 GB", "24.7 GB", "384", "5,760"):
         assert figure in text
 
@@ -33,12 +42,15 @@ def test_paper_round_is_the_published_arithmetic(tmp_path: Path):
 def test_without_a_kl_term_no_base_model_is_held(tmp_path: Path):
     config = presets.load({}, base=tmp_path)
     without = replace(config, algorithm=replace(config.algorithm, kl_coef=0.0))
-    assert "6 MB" in text_of(preview.estimate(config, 250_000))
-    assert "5 MB" in text_of(preview.estimate(without, 250_000))
+    size = preview.Size(parameters=250_000, source="counted")
+    assert "6 MB" in text_of(preview.estimate(config, size))
+    assert "5 MB" in text_of(preview.estimate(without, size))
 
 
-def test_settings_mark_what_was_set(tmp_path: Path):
-    text = text_of(preview.settings(presets.load({"seed": 7}, base=tmp_path), frozenset({"seed"})))
-    marked = [line for line in text.splitlines() if "yes" in line]
-    assert len(marked) == 1
-    assert "seed" in marked[0]
+def test_settings_are_a_preset_that_gives_the_same_run(tmp_path: Path):
+    config = presets.load({"seed": 7, "env.name": "tinyguess"}, base=tmp_path)
+    text = preview.settings(config, frozenset({"seed"}))
+    assert "seed: 7  # set" in text.splitlines()
+    assert text.count("# set") == 1
+    (tmp_path / "shown.yaml").write_text(text, encoding="utf-8")
+    assert presets.load({"preset": str(tmp_path / "shown.yaml")}) == config

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flwr_agent.cli.progress import Display, Ledger, to_duration
+from flwr_agent.cli.progress import Display, Progress, to_duration
 
 
 def client(round_: int, client_id: int) -> dict:
@@ -17,7 +17,7 @@ def finished(round_: int, seconds: float) -> dict:
 
 
 def evaluated(round_: int, success: float) -> dict:
-    return {"kind": "evaluation", "round": round_, "metrics": {"success": success}}
+    return {"kind": "evaluation", "round": round_, "metrics": {"success": success}, "seconds": 2.0}
 
 
 def write(path: Path, *entries: dict) -> None:
@@ -26,45 +26,50 @@ def write(path: Path, *entries: dict) -> None:
 
 
 def test_a_ledger_that_does_not_exist_yet_says_nothing(tmp_path: Path):
-    assert Ledger(tmp_path / "ledger.jsonl").read().num_lines == 0
+    assert Progress.read(tmp_path / "ledger.jsonl") == Progress()
 
 
-def test_a_growing_ledger_is_read_once_however_it_is_cut(tmp_path: Path):
-    path, whole = tmp_path / "ledger.jsonl", tmp_path / "whole"
-    write(whole, evaluated(0, 0.25), client(1, 0), client(1, 1), finished(1, 9.0), client(2, 1))
-    ledger, text = Ledger(path), whole.read_bytes()
-    for start in range(0, len(text), 7):
-        with path.open("ab") as file:
-            file.write(text[start : start + 7])
-        ledger.read()
-    assert (ledger.num_lines, ledger.round, ledger.clients) == (5, 1, [1])
-    assert (ledger.scores, ledger.round_seconds) == ({0: 0.25}, [10.0])
-
-
-def test_a_ledger_that_was_archived_starts_over(tmp_path: Path):
+def test_a_line_that_is_still_being_written_waits(tmp_path: Path):
     path = tmp_path / "ledger.jsonl"
-    write(path, finished(1, 9.0), finished(2, 9.0))
-    ledger = Ledger(path).read()
-    path.unlink()
     write(path, client(1, 0))
-    assert (ledger.read().round, ledger.clients) == (0, [0])
+    path.write_bytes(path.read_bytes() + b'{"kind": "cli')
+    assert Progress.read(path).clients == (0,)
 
 
-def test_without_a_terminal_each_stage_is_one_line(tmp_path: Path):
+def test_clients_count_for_the_round_that_is_not_finished():
+    seen = Progress.of([client(1, 0), client(1, 1), finished(1, 9.0), client(2, 1)])
+    assert (seen.round, seen.clients) == (1, (1,))
+
+
+def test_a_round_lasts_as_long_as_its_stages_and_its_evaluation():
+    lines = [evaluated(0, 0.1), finished(1, 9.0), evaluated(1, 0.2), finished(2, 19.0), evaluated(2, 0.3)]
+    assert Progress.of(lines).mean_round_s == (10 + 2 + 20 + 2) / 2
+
+
+def test_an_evaluation_that_failed_has_no_score():
+    seen = Progress.of([evaluated(0, 0.1), {"kind": "evaluation", "round": 1, "error": "no node"}])
+    assert [line["round"] for line in seen.evaluations] == [0]
+
+
+def test_without_a_terminal_each_change_is_one_line(tmp_path: Path):
     path, out = tmp_path / "ledger.jsonl", io.StringIO()
-    display = Display(Console(file=out, width=200), Ledger(path), rounds=2, clients=2)
+    display = Display(Console(file=out, width=200), path, rounds=2, clients=2)
     with display.shown():
-        display.update("starting Flower")
-        display.update("starting Flower")
+        display.say("starting Flower")
+        display.update()
         write(path, evaluated(0, 0.25), client(1, 0))
-        display.update("starting Flower")
+        display.update()
+        display.update()
         write(path, client(1, 1), finished(1, 99.0))
         display.update()
-    lines = [line.partition("] ")[2] for line in out.getvalue().splitlines()]
-    assert lines == [
+        write(path, finished(2, 99.0))
+        display.update()
+    assert [line.partition("] ")[2] for line in out.getvalue().splitlines()] == [
         "starting Flower",
-        "round 1/2: 1 of 2 clients answered success 0.250 after round 0",
-        "round 2/2: 0 of 2 clients answered success 0.250 after round 0, 2 min left",
+        "preparing model and tasks",
+        "round 1/2: 1 of 2 clients answered (success 0.250 after round 0)",
+        "round 2/2: 0 of 2 clients answered (success 0.250 after round 0, 2 min left)",
+        "round 2/2 done (success 0.250 after round 0)",
     ]
 
 

@@ -1,0 +1,143 @@
+"""`python -m flwr_agent run`: validate, start Flower, follow the run, end with its real status."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from flwr_agent import presets, validate
+from flwr_agent.cli import overrides, preview
+from flwr_agent.cli.progress import LEDGER, Display, Progress
+from flwr_agent.config import RunConfig
+from flwr_agent.errors import AgentError
+from flwr_agent.paths import ROOT
+from flwr_agent.rl import launch
+
+POLL_S = 0.5
+COMPLETED = "finished:completed"
+REPORT, SUMMARY = "report.html", "federated_summary.json"
+_ERROR = re.compile(r"(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)")
+
+
+class RunFailed(AgentError, RuntimeError):
+    """The run ended otherwise than completed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A validated run."""
+
+    config: RunConfig
+    explicit: Mapping[str, Any]
+    """Dotted key -> value for Flower: what the preset and the overrides set, paths absolute."""
+
+
+def plan(preset: str, arguments: Iterable[str], *, base: Path, load_strategy: Callable[[RunConfig], object]) -> Plan:
+    """Read and check everything that can be checked before a client starts.
+
+    Raises:
+        AgentError: what is wrong, in one line.
+    """
+    layers = presets.read({"preset": preset} | overrides.parse(arguments))
+    layers = replace(layers, flat=overrides.absolute(layers.flat, base))
+    config = presets.build(layers, base=base)
+    validate.check(config, layers.flat, load_strategy=load_strategy)
+    validate.check_world(config)
+    return Plan(config=config, explicit=layers.flat | {"output_dir": config.output_dir})
+
+
+def show(plan: Plan, console: Console) -> None:
+    """Print what would run and what it would need."""
+    console.print(
+        preview.settings(plan.config, frozenset(plan.explicit)), highlight=False, markup=False, soft_wrap=True
+    )
+    console.print(preview.estimate(plan.config, preview.size_of(plan.config.model.path)))
+
+
+def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
+    """Run it under a SuperLink of our own and print where the results are.
+
+    Raises:
+        RunFailed: the run's own last word; its log is beside the outputs.
+    """
+    config, output = plan.config, Path(plan.config.output_dir)
+    fed = config.federation
+    federation = launch.Federation(
+        num_nodes=fed.total_clients if is_deployment else fed.clients_per_round,
+        threads=config.worker.torch_threads,
+        gpus=float(launch.num_gpus() > 0),
+        is_deployment=is_deployment,
+    )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    log = output.with_name(output.name + ".log")
+    log.write_bytes(b"")
+    display = Display(console, output / LEDGER, rounds=fed.rounds, clients=fed.clients_per_round)
+    launch.end_on_sigterm()
+    with display.shown():
+        display.say("starting Flower")
+        with launch.flower(federation) as flower:
+            status = _follow(flower, flower.submit(ROOT, plan.explicit), log, display)
+    if status != COMPLETED:
+        reason = last_error(log.read_text(encoding="utf-8", errors="replace"))
+        raise RunFailed(f"run {status.removeprefix('finished:')}: {reason} (log: {log})")
+    console.print(result(output), highlight=False, markup=False, soft_wrap=True)
+
+
+def result(output: Path) -> str:
+    """What a finished run achieved and where it is, in a few lines."""
+    evaluations = Progress.read(output / LEDGER).evaluations
+    lines = [_scores(evaluations[0], evaluations[-1], mode) for mode in ("", "greedy/")] if evaluations else []
+    files = [output / name for name in (REPORT, SUMMARY) if (output / name).is_file()]
+    return "\n".join([*filter(None, lines), *(f"{file.stem}: {file}" for file in files), f"run folder: {output}"])
+
+
+def _scores(first: Mapping[str, Any], last: Mapping[str, Any], mode: str) -> str:
+    name = f"{mode}success"
+    if name not in first["metrics"] or name not in last["metrics"]:
+        return ""
+    num_tasks = len(first["outcomes"][f"{mode or 'sampled/'}success"])
+    before, after = first["metrics"][name], last["metrics"][name]
+    return (
+        f"held-out success ({mode.rstrip('/') or 'sampled'}, {num_tasks} tasks): {before:.3f} before round 1, "
+        f"{after:.3f} after round {last['round']}"
+    )
+
+
+def last_error(log: str) -> str:
+    r"""The message of the last exception in a log, else its last line.
+
+    Example:
+        >>> last_error("Traceback\nflwr_agent.errors.ConfigError: seed=-1: must be at least 0\nExit Code: 700")
+        'seed=-1: must be at least 0'
+    """
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    found = [match for line in lines if (match := _ERROR.fullmatch(line))]
+    if found:
+        return found[-1][2]
+    return lines[-1] if lines else "no log"
+
+
+def _follow(flower: launch.Flower, run_id: int, log: Path, display: Display) -> str:
+    """Show progress until the run has finished; returns its status."""
+    while True:
+        with flower.log(run_id, log) as stream:
+            while stream.poll() is None and flower.process.poll() is None:
+                display.update()
+                time.sleep(POLL_S)
+        display.update()
+        status = flower.status(run_id)
+        if status.startswith("finished"):
+            return status
+        time.sleep(POLL_S)
+
+
+def _tail(log: Path, start: int) -> str:
+    with log.open("rb") as file:
+        file.seek(start)
+        return file.read().decode(errors="replace")

@@ -1,0 +1,114 @@
+"""What can be known to be wrong before any client starts: names, knobs, files and folders behind the configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from envs import partition, registry
+from flwr_agent.config import RunConfig
+from flwr_agent.errors import ConfigError, DataError
+from flwr_agent.world import to_adapter, to_shard
+
+HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+"""A Hugging Face id; whether it exists cannot be known offline."""
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
+
+
+def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Callable[[RunConfig], object]) -> None:
+    """Refuse a run that cannot work.
+
+    Args:
+        config: the resolved configuration.
+        explicit: dotted key -> value of what the preset and the overrides set; a knob among them must be used.
+        load_strategy: finds the aggregation strategy, or raises.
+
+    Raises:
+        ConfigError: names the key and the fix.
+        DataError: names the file and the field.
+    """
+    _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name"})
+    known = partition.knobs(config.partition.strategy) | {"strategy"}
+    _check_knobs("partition", config.partition.strategy, explicit, known)
+    load_strategy(config)
+    check_model(config.model.path)
+    _check_folder(config.output_dir)
+    _check_worker(config)
+
+
+def check_world(config: RunConfig) -> None:
+    """Load the environment's tasks and cut the last client's shard, where the tasks are on this machine.
+
+    Raises:
+        ConfigError: a setting that the environment or the partition refuses.
+        DataError: a data file is malformed.
+    """
+    to_shard(config, to_adapter(config).tasks("train"), config.federation.total_clients - 1)
+
+
+def check_model(path: str) -> None:
+    """Refuse a model folder that cannot be a causal LM with a chat template; `tiny` and hub ids pass.
+
+    Raises:
+        ConfigError: names what the folder lacks.
+        DataError: a JSON file in it is malformed.
+    """
+    folder = Path(path).expanduser()
+    if path == "tiny" or (HUB_ID.fullmatch(path) and not folder.exists()):
+        return
+    if not folder.is_dir():
+        raise ConfigError("model.path", path, "no such folder; give `tiny`, a model folder or a Hugging Face id")
+    if "model_type" not in _json(folder / "config.json", path):
+        raise DataError(folder / "config.json", "model_type", "missing; this is not a transformers model")
+    if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
+        raise ConfigError("model.path", path, "the folder has no weights (*.safetensors); save the model there")
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        raise ConfigError("model.path", path, "the folder has no tokenizer; save it there with save_pretrained")
+    if not (folder / "chat_template.jinja").is_file() and not _json(folder / "tokenizer_config.json", path).get(
+        "chat_template"
+    ):
+        raise ConfigError(
+            "model.path", path, "the tokenizer has no chat template; use an instruct model or add chat_template.jinja"
+        )
+
+
+def _check_knobs(section: str, chosen: str, explicit: Mapping[str, Any], known: frozenset[str]) -> None:
+    for key, value in explicit.items():
+        head, _, name = key.partition(".")
+        if head == section and name not in known:
+            used = ", ".join(f"{section}.{k}" for k in sorted(known - {"name", "strategy"})) or "none"
+            raise ConfigError(key, value, f"{chosen} does not use this key; leave it unset (it uses: {used})")
+
+
+def _check_folder(output_dir: str) -> None:
+    path = Path(output_dir)
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not existing.is_dir():
+        raise ConfigError("output_dir", output_dir, f"{existing} is a file; choose another folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ConfigError("output_dir", output_dir, f"{existing} cannot be written; choose another folder")
+
+
+def _check_worker(config: RunConfig) -> None:
+    python = config.worker.python
+    if python != "same" and config.worker.mode == "inline":
+        raise ConfigError("worker.python", python, "an inline worker has no interpreter; set worker.mode=process")
+    if python != "same" and shutil.which(python) is None:
+        raise ConfigError("worker.python", python, "no such program; give the path of a Python interpreter, or `same`")
+
+
+def _json(file: Path, path: str) -> dict[str, Any]:
+    if not file.is_file():
+        raise ConfigError("model.path", path, f"the folder has no {file.name}; save model and tokenizer there")
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(file, "JSON", f"malformed: {error}") from error
+    if not isinstance(found, dict):
+        raise DataError(file, "JSON", "must be an object")
+    return found

@@ -1,0 +1,107 @@
+"""Bad input through the real command: one line that names key and fix, exit code 2, no traceback, nothing started."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flwr_agent.cli.run import last_error
+from flwr_agent.paths import ROOT
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flwr_agent", "run", *arguments]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=120, env={"PYTHONPATH": str(ROOT), "HOME": str(cwd)}
+    )
+
+
+def write_model(folder: Path, *, chat_template: str | None = None) -> Path:
+    folder.mkdir()
+    for name, content in {
+        "config.json": {"model_type": "llama"},
+        "tokenizer.json": {},
+        "tokenizer_config.json": {"chat_template": chat_template} if chat_template else {},
+    }.items():
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    (folder / "model.safetensors").write_bytes(b"")
+    return folder
+
+
+def refused(cwd: Path, *arguments: str) -> str:
+    start = time.monotonic()
+    done = run("env.name=tinyguess", *arguments, cwd=cwd)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert not (cwd / "runs").exists(), "nothing may be started"
+    assert time.monotonic() - start < 60
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["federation.ronds=3"], "federation.ronds=3: unknown key; did you mean federation.rounds?"),
+        (["federation.rounds=many"], "federation.rounds='many': must be of type int, not str"),
+        (["federation.rounds=0"], "federation.rounds=0: must be at least 1"),
+        (
+            ["federation.clients_per_round=3"],
+            "federation.clients_per_round=3: cannot exceed federation.total_clients=2",
+        ),
+        (["rounds"], "argument='rounds': write key=value"),
+        (["model.path=/no/such/model"], "model.path='/no/such/model': no such folder"),
+        (["preset=tinygues"], "did you mean 'tinyguess'?"),
+        (["env.name=webshob"], "env.name='webshob': no such environment"),
+        (["env.name=absent_package:World"], "module 'absent_package' cannot be found"),
+        (["env.reward=upstream"], "env.reward='upstream': tinyguess does not use this key; leave it unset"),
+        (["partition.strategy=unifrom"], "did you mean 'uniform'?"),
+        (["partition.omega=0.5"], "partition.omega=0.5: uniform does not use this key; leave it unset"),
+        (["strategy.name=fedavgg"], "strategy.name='fedavgg': no such strategy"),
+        (["strategy.prox_mu=0.1"], "set strategy.name=fedprox"),
+        (["worker.python=/no/python", "worker.mode=process"], "worker.python='/no/python': no such program"),
+        (["worker.python=python3"], "set worker.mode=process"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_bad_input_is_one_line_with_the_fix(tmp_path: Path, arguments: list[str], message: str):
+    assert message in refused(tmp_path, *arguments)
+
+
+def test_an_output_folder_below_a_file_is_refused(tmp_path: Path):
+    file = tmp_path / "taken"
+    file.touch()
+    assert f"{file} is a file; choose another folder" in refused(tmp_path, f"output_dir={file}/run")
+
+
+def test_a_model_without_chat_template_is_refused(tmp_path: Path):
+    assert "the tokenizer has no chat template" in refused(tmp_path, f"model.path={write_model(tmp_path / 'model')}")
+
+
+def test_a_bad_preset_file_is_named_with_its_line(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text("seed: 1\nfederation.rounds: none\n", encoding="utf-8")
+    assert "mine.yaml:2: federation.rounds='none': must be of type int" in refused(tmp_path, "--preset", "mine.yaml")
+
+
+def test_dry_run_shows_the_configuration_and_its_cost_and_starts_nothing(tmp_path: Path):
+    done = run("--preset", "tinyguess", "--dry-run", "federation.rounds=5", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tinyguess-seed42" in done.stdout
+    assert "one round" in done.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ("x\nflwr_agent.errors.ConfigError: seed=-1: no\n\nExit Code: 700\n", "seed=-1: no"),
+        ("ValueError: first\nmore\nRuntimeError: second\n", "second"),
+        ("all went well\n\n", "all went well"),
+        ("", "no log"),
+    ],
+)
+def test_the_last_error_of_a_log_is_its_message(log: str, message: str):
+    assert last_error(log) == message
