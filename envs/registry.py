@@ -19,6 +19,7 @@ BUILTIN: Mapping[str, str] = {
     "tinyguess": "envs.tinyguess:TinyGuess",
     "minihouse": "envs.minihouse:MiniHouse",
     "webshop": "envs.webshop:WebShop",
+    "alfworld": "envs.alfworld:AlfWorld",
 }
 """Name -> `module:Class` of the environments of this package."""
 

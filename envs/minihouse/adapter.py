@@ -6,55 +6,39 @@ import functools
 import hashlib
 from collections.abc import Sequence
 
-from envs.base import Step, Task, Variant, View
+from envs.base import Task, Variant, View
 from envs.minihouse import prompt
 from envs.minihouse.engine import House
+from envs.minihouse.episode import MAX_STEPS, Episode, Scene
 from envs.minihouse.oracle import solve
 from envs.minihouse.world import generate, goal
 from envs.prompts import STYLES
 from flwr_agent.errors import ConfigError
 
-MAX_STEPS = 50
-"""Actions after which an episode is cut."""
-
 NUM_GAMES = {"train": 3600, "val": 600, "demo": 1200}
 """Games of each split; every run of six holds each task type once."""
 
 
-class Household:
-    """One episode in a generated household."""
+class LocalEngine:
+    """Plays generated games in this process."""
 
     def __init__(self) -> None:
-        self._task = Task(id="none", split="none")
         self._house = House(generate("none-0"))
-        self._num_steps = 0
-        self._is_over = True
 
-    async def reset(self, task: Task, *, seed: int) -> Step:  # noqa: ARG002  a game is a function of its name
-        """Start `task`; the seed changes nothing, because a game is a function of its name."""
-        self._task, self._num_steps, self._is_over = task, 0, False
-        world = generate(task.id)
-        self._house = House(world)
-        return self._answer(self._house.intro(), instruction=f"{world.goal.text}.")
+    async def load(self, task: Task) -> Scene:
+        """Build the household anew."""
+        self._house = House(generate(task.id))
+        return self._scene(self._house.intro())
 
-    async def step(self, action: str) -> Step:
-        """Apply one command; `Nothing happens.` when it is not legal now."""
-        if self._is_over:
-            return self._answer("", is_late=True)
-        self._num_steps += 1
-        return self._answer(self._house.step(action))
+    async def act(self, command: str) -> Scene:
+        """Step the house."""
+        return self._scene(self._house.step(command))
 
     async def close(self) -> None:
         """Nothing is held."""
 
-    def _answer(self, text: str, *, is_late: bool = False, **more: str) -> Step:
-        is_won = self._house.is_won
-        reward = 0.0 if is_late else float(is_won)
-        is_cut = self._num_steps >= MAX_STEPS and not is_won
-        self._is_over = is_won or is_cut
-        info = {"success": is_won, "task_score": float(is_won), "task_id": self._task.id, **more}
-        admissible = prompt.shown(self._house.admissible())
-        return Step(text, reward, terminated=is_won, truncated=is_cut, admissible=admissible, info=info)
+    def _scene(self, text: str) -> Scene:
+        return Scene(text, self._house.admissible(), self._house.is_won)
 
 
 class MiniHouse:
@@ -94,9 +78,9 @@ class MiniHouse:
         """The command of an answer, and whether its format held."""
         return prompt.parse_action(model_text, self._style)
 
-    def make(self) -> Household:
+    def make(self) -> Episode:
         """A fresh episode holder."""
-        return Household()
+        return Episode(LocalEngine())
 
     def oracle(self, task: Task) -> list[str]:
         """Commands that solve the game."""

@@ -9,6 +9,8 @@ from envs.base import View
 from envs.prompts import answer_format, compact, past, plain_answer, project
 
 ROLE = "You are an expert agent in the ALFRED embodied environment."
+TASK_MARK = "Your task is to: "
+"""What the task sentence follows in the first text of a game."""
 ANSWER_TAIL = 30
 """Characters tried as the action when an answer has no action tag."""
 
@@ -22,6 +24,16 @@ _SEEN = re.compile(
     r" you see (?P<things>[^.]*)\."
 )
 _ROOM = re.compile(r"Looking quickly around you, you see ([^.]*)\.")
+
+
+def instruction(intro: str) -> str:
+    r"""The task in words: what follows `Your task is to: ` in the first text of a game.
+
+    Example:
+        >>> instruction("-= Welcome to TextWorld, ALFRED! =-\n\nYour task is to: put a pen in bed.")
+        'put a pen in bed.'
+    """
+    return intro.partition(TASK_MARK)[2].strip()
 
 
 def shown(admissible: Sequence[str]) -> tuple[str, ...]:
@@ -71,7 +83,7 @@ def _things(listed: str) -> str:
 
 
 def _paper(view: View) -> str:
-    role = ROLE if view.num_steps == 0 else f"{ROLE} Your task is to: {view.instruction}"
+    role = ROLE if view.num_steps == 0 else f"{ROLE} {TASK_MARK}{view.instruction}"
     listed = ",\n ".join(f"'{command}'" for command in shown(view.admissible or ()))
     parts = [role, past(view), f"Your current observation is: {view.observation}", f"Admissible actions: [{listed}]"]
     return "\n" + "\n".join(filter(None, parts)) + f"\n\n{answer_format()}\n"

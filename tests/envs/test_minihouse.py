@@ -6,7 +6,7 @@ import pytest
 from envs.base import View
 from envs.check import play
 from envs.minihouse import MiniHouse
-from envs.minihouse.adapter import MAX_STEPS
+from envs.minihouse.episode import MAX_STEPS
 from envs.minihouse.prompt import shorten
 from flwr_agent.errors import ConfigError
 
