@@ -14,6 +14,7 @@ from envs.alfworld.pool import Pool
 from envs.base import Task, Variant, View
 from envs.minihouse import MiniHouse, prompt
 from envs.minihouse.episode import MAX_STEPS, Episode
+from envs.minihouse.rules import Rules, rules_of
 from envs.prompts import STYLES
 from flwr_agent.errors import ConfigError
 
@@ -44,10 +45,10 @@ class AlfWorld:
             raise ConfigError("env.name", self.name, fix)
         if style not in STYLES:
             raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
-        if variant is not None:
-            raise ConfigError("partition.strategy", variant.name, "alfworld has no environment variants")
         self._folder = None if data_path == "none" else games.root(data_path)
         self._style = style
+        self._variant = variant
+        self._rules = rules_of(variant)
         self._pool = Pool(workers)
 
     def tasks(self, split: str) -> Sequence[Task]:
@@ -73,17 +74,19 @@ class AlfWorld:
 
     def make(self) -> Episode:
         """An episode in one of the workers."""
-        return Episode(self._pool.engine(folder=self._folder))
+        return Episode(self._pool.engine(folder=self._folder, rules=self._rules))
 
     def oracle(self, task: Task) -> Sequence[str] | None:
-        """The walkthrough stored with a game, or the commands that solve a generated one."""
+        """The commands that solve a generated game, or the walkthrough stored with a real one under ALFWorld's rules."""
         if self._folder is None:
-            return MiniHouse().oracle(task)
+            return MiniHouse(variant=self._variant).oracle(task)
+        if self._rules != Rules():
+            return None
         return games.read(self._folder / task.meta["game"]).get("walkthrough")
 
     def fingerprint(self) -> str:
         """Digest of the engine's version and of the games."""
-        parts = [self.name, self.version, str(MAX_STEPS), version("textworld")]
+        parts = [self.name, self.version, str(MAX_STEPS), repr(self._rules), version("textworld")]
         if self._folder is None:
             parts.append(MiniHouse().fingerprint())
         else:

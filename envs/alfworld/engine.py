@@ -50,7 +50,7 @@ class StockEngine:
         from textworld import EnvInfos
         from textworld.envs.pddl.pddl import PddlEnv
 
-        self._env = PddlEnv(EnvInfos(won=True, admissible_commands=True))
+        self._env: Any = PddlEnv(EnvInfos(won=True, admissible_commands=True))
 
     def load(self, game: Mapping[str, Any]) -> Scene:
         """Start a game, given the content of its file."""

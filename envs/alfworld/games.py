@@ -98,10 +98,9 @@ def read(path: Path | str) -> Mapping[str, Any]:
 
 def _scan(folder: Path) -> list[str]:
     """Games that can be played: solvable, nothing sliced, no movable receptacle."""
-    found = (
-        path for path in folder.glob(f"*/*/{GAME_FILE}") if "movable" not in str(path) and "Sliced" not in str(path)
-    )
-    return sorted(path.relative_to(folder).as_posix() for path in found if _SOLVABLE.search(path.read_bytes()))
+    found = [path.relative_to(folder).as_posix() for path in folder.glob(f"*/*/{GAME_FILE}")]
+    playable = (game for game in found if "movable" not in game and "Sliced" not in game)
+    return sorted(game for game in playable if _SOLVABLE.search((folder / game).read_bytes()))
 
 
 def _read_manifest(file: Path) -> list[str]:
@@ -138,6 +137,6 @@ def _task(folder: Path, split: str, game: str) -> Task:
         "category": category,
         "scene": int(scene),
         "objects": [object_, receptacle],
-        "file": str(folder / split / game),
+        "game": f"{split}/{game}",
     }
     return Task(f"alfworld_{spec}_{trial}_game", split, meta)

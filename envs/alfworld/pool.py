@@ -7,6 +7,7 @@ episodes it holds, and is replaced when the next episode starts.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import json
 import subprocess
@@ -19,6 +20,7 @@ from typing import IO, Any, cast
 
 from envs.base import Task
 from envs.minihouse.episode import Scene
+from envs.minihouse.rules import Rules
 from flwr_agent.errors import DataError, EnvError
 from flwr_agent.paths import ROOT
 from flwr_agent.seeds import seed_for
@@ -133,7 +135,7 @@ class Pool:
 
     Example:
         >>> pool = Pool(2)
-        >>> engine = pool.engine(folder=None)  # an `envs.minihouse.episode.Engine`
+        >>> engine = pool.engine(folder=None, rules=Rules())  # an `envs.minihouse.episode.Engine`
     """
 
     def __init__(self, num_workers: int, *arguments: str):
@@ -142,9 +144,9 @@ class Pool:
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _stop, self._workers)
 
-    def engine(self, *, folder: Path | None) -> SlotEngine:
+    def engine(self, *, folder: Path | None, rules: Rules) -> SlotEngine:
         """An engine that leases a slot at its first game; game files lie in `folder`, without one worlds are generated."""
-        return SlotEngine(self, folder)
+        return SlotEngine(self, folder, rules)
 
     def lease(self, task_id: str) -> Worker:
         """The worker that plays this game; a dead one is replaced."""
@@ -168,8 +170,9 @@ def _stop(workers: list[Worker | None]) -> None:
 class SlotEngine:
     """The engine of one episode: a slot in a worker, from its first game until it is closed."""
 
-    def __init__(self, pool: Pool, folder: Path | None):
+    def __init__(self, pool: Pool, folder: Path | None, rules: Rules):
         self._pool = pool
+        self._rules = dataclasses.asdict(rules)
         self._folder = folder
         self._worker: Worker | None = None
         self._slot = 0
@@ -181,7 +184,7 @@ class SlotEngine:
             await self.close()
             self._worker, self._slot = worker, worker.take_slot()
         where = {"game": str(self._folder / task.meta["game"])} if self._folder else {"world": task.id}
-        return await worker.ask(slot=self._slot, **where)
+        return await worker.ask(slot=self._slot, rules=self._rules, **where)
 
     async def act(self, command: str) -> Scene:
         """Apply a command."""

@@ -1,4 +1,4 @@
-"""Derives texts from a game's grammar: TextWorld's parser and conditions, without re-parsing or copying anything.
+"""Derives texts from a game's grammar: TextWorld's parser and rules, without parsing or copying anything twice.
 
 TextWorld parses every template anew each time it is used, which is most of a step's time; here a template is parsed
 once per process. Expressions in templates are interpreted, not evaluated as Python, because they come from data files.
@@ -8,43 +8,48 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from textworld.envs.pddl import textgen
-from textworld.logic import Placeholder, Rule, State, Variable
 
+from envs.alfworld.facts import Binding, Facts
 from flwr_agent.errors import DataError
 
-_READABLE = frozenset({"name", "id", "type", "definite", "indefinite"})
-"""What a template may ask of an entity."""
 
-parse_template = functools.cache(functools.partial(textgen._parse_and_convert, rule_name="symbols"))
-parse_query = functools.cache(Rule.parse_conjunctive_query)
+@functools.cache
+def parse_template(template: str) -> list[Any]:
+    """The symbols of a template."""
+    parsed: Any = textgen._parse_and_convert(template, rule_name="symbols")
+    return parsed
+
+
+class Thing(NamedTuple):
+    """An object, a receptacle or a place, as templates see it."""
+
+    id: str
+    type: str
+    name: str
+    definite: str = "the"
+    indefinite: str = "a"
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Scope(NamedTuple):
-    """The names a template can use."""
+    """What a template can refer to."""
 
-    state: State
-    entities: Mapping[str, Any]
-    """Identifier -> entity, as it is shown."""
-    mapping: Mapping[Placeholder, Variable]
+    facts: Facts
+    things: Mapping[str, Thing]
+    """Identifier -> thing, as it is shown."""
+    bound: Binding
 
-    def bound(self, mapping: Mapping[Placeholder, Variable]) -> Scope:
-        """This scope with more placeholders bound."""
-        return self._replace(mapping={**self.mapping, **mapping})
-
-    def matches(self, query: str) -> Iterator[Mapping[Placeholder, Variable]]:
-        """Every way to bind the placeholders of a query so that it holds now."""
-        return self.state.all_assignments(parse_query(query), self.mapping)
-
-    def value(self, name: str) -> Any:
-        """The entity bound to a placeholder's name."""
-        for placeholder, variable in self.mapping.items():
-            if placeholder.name == name:
-                return self.entities[variable.name]
-        raise DataError("game", "grammar", f"a template uses {name!r}, which nothing binds")
+    def value(self, name: str) -> Thing:
+        """The thing a placeholder stands for."""
+        if name not in self.bound:
+            raise DataError("game", "grammar", f"a template uses {name!r}, which nothing binds")
+        return self.things[self.bound[name]]
 
 
 class Grammar:
@@ -70,14 +75,15 @@ class Grammar:
 
     def _rule(self, name: str, scope: Scope) -> Any:
         for rule in self._rules.get(name, ()):
-            if not rule.condition or next(scope.matches(rule.condition), None) is not None:
+            if not rule.condition or next(scope.facts.matches(rule.condition, scope.bound), None) is not None:
                 return rule
         raise DataError("game", "grammar", f"no rule of #{name}# applies")
 
     def _items(self, symbol: Any, scope: Scope) -> list[str]:
         if not symbol.given:
             return [self._expand(symbol.expression, scope)]
-        return [self._expand(symbol.expression, scope.bound(match)) for match in scope.matches(symbol.given)]
+        matches = scope.facts.matches(symbol.given, scope.bound)
+        return [self._expand(symbol.expression, scope._replace(bound=match)) for match in matches]
 
     def _listed(self, items: list[str], scope: Scope) -> str:
         if not items:
@@ -98,7 +104,7 @@ def _value(node: ast.expr, scope: Scope) -> Any:
     match node:
         case ast.Name(id=name):
             return scope.value(name)
-        case ast.Attribute(value=ast.Name(id=name), attr=attribute) if attribute in _READABLE:
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute) if attribute in Thing._fields:
             return getattr(scope.value(name), attribute)
         case ast.Constant(value=str(text)):
             return text

@@ -1,6 +1,7 @@
 """The process that plays: one JSON request a line on stdin, one JSON reply a line on stdout; it ends with its stdin.
 
-Requests: `{"id", "slot", "world" | "game"}` starts a generated world or a game file, `{"id", "slot", "command"}` acts.
+Requests: `{"id", "slot", "world" | "game", "rules"}` starts a generated world or a game file under rules that differ
+from ALFWorld's as listed; `{"id", "slot", "command"}` acts.
 Replies: `{"id", "scene": [text, admissible, won]}`, or `{"id", "data_error": [path, field, fix]}`, or `{"id", "error"}`.
 """
 
@@ -16,9 +17,11 @@ from typing import IO, Any
 
 from envs.alfworld import games
 from envs.alfworld.engine import GameEngine, open_engine
+from envs.alfworld.rewrite import rewrite
 from envs.minihouse.episode import Scene
 from envs.minihouse.oracle import solve
 from envs.minihouse.pddl import game as minihouse_game
+from envs.minihouse.rules import Rules
 from envs.minihouse.world import generate
 from flwr_agent.errors import DataError
 
@@ -48,9 +51,13 @@ class Slots:
             self._engines[slot] = open_engine(is_stock=self._is_stock)
         if "command" in request:
             return self._engines[slot].step(request["command"])
-        return self._engines[slot].load(
-            generated(request["world"]) if "world" in request else games.read(request["game"])
-        )
+        return self._engines[slot].load(_game(request))
+
+
+def _game(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    game = generated(request["world"]) if "world" in request else games.read(request["game"])
+    rules = Rules(**request.get("rules", {}))
+    return game if rules == Rules() else rewrite(game, rules, request.get("game", request.get("world")))
 
 
 def answer(slots: Slots, request: Mapping[str, Any]) -> dict[str, Any]:

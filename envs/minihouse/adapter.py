@@ -11,6 +11,7 @@ from envs.minihouse import prompt
 from envs.minihouse.engine import House
 from envs.minihouse.episode import MAX_STEPS, Episode, Scene
 from envs.minihouse.oracle import solve
+from envs.minihouse.rules import Rules, rules_of
 from envs.minihouse.world import generate, goal
 from envs.prompts import STYLES
 from flwr_agent.errors import ConfigError
@@ -22,12 +23,13 @@ NUM_GAMES = {"train": 3600, "val": 600, "demo": 1200}
 class LocalEngine:
     """Plays generated games in this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
         self._house = House(generate("none-0"))
 
     async def load(self, task: Task) -> Scene:
         """Build the household anew."""
-        self._house = House(generate(task.id))
+        self._house = House(generate(task.id), self._rules)
         return self._scene(self._house.intro())
 
     async def act(self, command: str) -> Scene:
@@ -56,9 +58,8 @@ class MiniHouse:
     def __init__(self, *, style: str = "paper", variant: Variant | None = None):
         if style not in STYLES:
             raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
-        if variant is not None:
-            raise ConfigError("partition.strategy", variant.name, "minihouse has no environment variants")
         self._style = style
+        self._rules = rules_of(variant)
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Games of `train`, `val` or `demo`; `meta` holds `category` (task type), `scene` and `objects`."""
@@ -80,16 +81,16 @@ class MiniHouse:
 
     def make(self) -> Episode:
         """A fresh episode holder."""
-        return Episode(LocalEngine())
+        return Episode(LocalEngine(self._rules))
 
     def oracle(self, task: Task) -> list[str]:
         """Commands that solve the game."""
-        return solve(generate(task.id))
+        return solve(generate(task.id), self._rules)
 
     def fingerprint(self) -> str:
         """Digest of the engine's version and of the worlds it generates."""
         sample = [repr(generate(f"{split}-{number}")) for split in NUM_GAMES for number in range(6)]
-        text = "\n".join([self.name, self.version, str(MAX_STEPS), *sample])
+        text = "\n".join([self.name, self.version, str(MAX_STEPS), repr(self._rules), *sample])
         return hashlib.sha256(text.encode()).hexdigest()
 
 

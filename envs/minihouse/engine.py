@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from envs.minihouse.rules import Rules
 from envs.minihouse.tables import KNIVES, OBJECTS, OPENABLE, TOOLS
 from envs.minihouse.world import TREATMENTS, World, kind, listing_order
 
@@ -21,6 +22,15 @@ Commands (X is a place, O is an object):
   look, inventory, examine X or O, go to X, open X, close X,
   take O from X, move O to X, use O, clean O with X, heat O with X, cool O with X, slice O with O
 """
+
+PARAPHRASES = {
+    "You arrive at": "You walk over to",
+    "You open": "You pull open",
+    "You close": "You shut",
+    "You pick up": "You grab",
+    "You move": "You carry",
+}
+"""Beginnings of answers -> what they are in a paraphrased household."""
 
 _MARK = {"clean": "clean", "heat": "hot", "cool": "cool"}
 
@@ -35,8 +45,9 @@ class House:
         'Nothing happens.'
     """
 
-    def __init__(self, world: World):
+    def __init__(self, world: World, rules: Rules = Rules()):  # noqa: B008  frozen
         self._world = world
+        self._rules = rules
         self._inside: dict[str, list[str]] = {receptacle: [] for receptacle in world.receptacles}
         for object_, receptacle in world.placement.items():
             self._inside[receptacle].append(object_)
@@ -45,15 +56,16 @@ class House:
         self._place: str | None = None
         self._held: str | None = None
         self._lit: set[str] = set()
+        self._looked_at: set[str] = set()
         self._goto = {f"go to {r}": (r, partial(self._go, r)) for r in world.receptacles}
         self._legal = self._commands()
 
     def intro(self) -> str:
         """The first text: welcome, the room's receptacles, the task."""
-        room = (
-            f"You are in the middle of a room. Looking quickly around you, you see {_listed(self._world.receptacles)}."
-        )
-        return f"-= Welcome to TextWorld, ALFRED! =-\n\n{room}\n\nYour task is to: {self._world.goal.text}."
+        seen = _listed(self._world.receptacles)
+        room = f"You are in the middle of a room. Looking quickly around you, you see {seen}."
+        parts = ["-= Welcome to TextWorld, ALFRED! =-", room, f"Your task is to: {self._world.goal.text}."]
+        return "\n\n".join(parts[::2] if self._rules.is_blind else parts)
 
     def admissible(self) -> tuple[str, ...]:
         """Every legal command, sorted."""
@@ -71,18 +83,27 @@ class House:
     @property
     def is_won(self) -> bool:
         """Whether the goal holds now."""
+        if self._world.goal.type == "look_at_obj_in_light":
+            return self._is_lit()
+        return any(self._is_served(r) for r in self._inside if kind(r) == self._world.goal.target)
+
+    def _is_lit(self) -> bool:
+        goal, held = self._world.goal, self._held
+        if held is None or kind(held) != goal.object or (self._rules.goal_needs_look and held not in self._looked_at):
+            return False
+        here = self._inside[self._place] if self._place else ()
+        return any(o in self._lit and kind(o) == goal.target for o in here)
+
+    def _is_served(self, receptacle: str) -> bool:
+        """Whether this receptacle holds what the task wants in it."""
         goal = self._world.goal
-        if goal.type == "look_at_obj_in_light":
-            is_held = self._held is not None and kind(self._held) == goal.object
-            here = self._inside[self._place] if self._place else ()
-            return is_held and any(o in self._lit and kind(o) == goal.target for o in here)
-        needed = 2 if goal.type == "pick_two_obj_and_place" else 1
         mark = _MARK.get(TREATMENTS.get(goal.type, ""))
-        return any(
-            sum(kind(o) == goal.object and (mark is None or mark in self._marks[o]) for o in objects) >= needed
-            for receptacle, objects in self._inside.items()
-            if kind(receptacle) == goal.target
-        )
+        found = [o for o in self._inside[receptacle] if kind(o) == goal.object and (not mark or mark in self._marks[o])]
+        if len(found) < (2 if goal.type == "pick_two_obj_and_place" else 1):
+            return False
+        if self._rules.goal_needs_look and receptacle not in self._looked_at:
+            return False
+        return not (self._rules.goal_needs_shut and receptacle in self._open)
 
     def _commands(self) -> dict[str, Callable[[], str]]:
         """Legal command -> what it does; stepping is a look-up in this table."""
@@ -97,14 +118,14 @@ class House:
         return legal
 
     def _add_place_commands(self, legal: dict[str, Callable[[], str]], place: str) -> None:
-        legal[f"examine {place}"] = partial(self._contents, place)
+        legal[f"examine {place}"] = partial(self._examine, place)
         if kind(place) in OPENABLE:
             verb, action = ("close", self._close) if place in self._open else ("open", self._open_door)
             legal[f"{verb} {place}"] = partial(action, place)
         for object_ in self._inside[place]:
             if "light" in OBJECTS[kind(object_)].abilities:
                 legal[f"use {object_}"] = partial(self._use, object_)
-            elif self._held is None and not self._is_shut(place):
+            elif self._held is None and self._is_reachable(place):
                 legal[f"take {object_} from {place}"] = partial(self._take, object_, place)
 
     def _add_held_commands(self, legal: dict[str, Callable[[], str]], place: str, held: str) -> None:
@@ -121,6 +142,14 @@ class House:
 
     def _is_shut(self, receptacle: str) -> bool:
         return kind(receptacle) in OPENABLE and receptacle not in self._open
+
+    def _is_reachable(self, receptacle: str) -> bool:
+        is_known = receptacle in self._looked_at or not self._rules.needs_look
+        return is_known and not self._is_shut(receptacle)
+
+    def _examine(self, receptacle: str) -> str:
+        self._looked_at.add(receptacle)
+        return self._contents(receptacle)
 
     def _contents(self, receptacle: str) -> str:
         if self._is_shut(receptacle):
@@ -140,25 +169,28 @@ class House:
 
     def _go(self, receptacle: str) -> str:
         self._place = receptacle
-        return f"You arrive at {receptacle}. {self._contents(receptacle)}"
+        arrival = f"{self._say('You arrive at')} {receptacle}."
+        return arrival if self._rules.is_terse else f"{arrival} {self._contents(receptacle)}"
 
     def _open_door(self, receptacle: str) -> str:
         self._open.add(receptacle)
-        return f"You open the {receptacle}. {self._contents(receptacle)}"
+        return f"{self._say('You open')} the {receptacle}. {self._examine(receptacle)}"
 
     def _close(self, receptacle: str) -> str:
         self._open.discard(receptacle)
-        return f"You close the {receptacle}."
+        return f"{self._say('You close')} the {receptacle}."
 
     def _take(self, object_: str, receptacle: str) -> str:
         self._inside[receptacle].remove(object_)
         self._held = object_
-        return f"You pick up the {object_} from the {receptacle}."
+        return f"{self._say('You pick up')} the {object_} from the {receptacle}."
 
     def _move(self, object_: str, receptacle: str) -> str:
         self._held = None
         self._inside[receptacle] = sorted([*self._inside[receptacle], object_], key=listing_order)
-        return f"You move the {object_} to the {receptacle}."
+        if self._rules.closes_itself:
+            self._open.discard(receptacle)
+        return f"{self._say('You move')} the {object_} to the {receptacle}."
 
     def _treat(self, verb: str, object_: str, tool: str) -> str:
         if verb != "clean":
@@ -174,7 +206,11 @@ class House:
         self._lit.add(lamp)
         return f"You turn on the {lamp}."
 
+    def _say(self, words: str) -> str:
+        return PARAPHRASES[words] if self._rules.is_paraphrased else words
+
     def _describe(self, object_: str) -> str:
+        self._looked_at.add(object_)
         marks = self._marks[object_]
         words = [mark for mark in ("hot", "cool", "clean") if mark in marks]
         if marks == {"cool"}:
