@@ -22,12 +22,13 @@ from envs.base import Task
 from envs.minihouse.episode import Scene
 from envs.minihouse.rules import Rules
 from flwr_agent.errors import DataError, EnvError
-from flwr_agent.paths import ROOT
 from flwr_agent.seeds import seed_for
 
 TIMEOUT_S = 120.0
 """Seconds a request may take, its wait for the requests before it included."""
 
+_ROOT = Path(__file__).resolve().parents[2]
+"""Where the package can be imported from."""
 _DIED = {"error": "the worker process has died"}
 
 
@@ -37,7 +38,7 @@ class Worker:
     def __init__(self, *arguments: str):
         self._process = subprocess.Popen(  # noqa: S603  our own module
             [sys.executable, "-m", "envs.alfworld.worker", *arguments],
-            cwd=ROOT,
+            cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -5,13 +5,13 @@ import random
 import time
 
 import pytest
-from alfworld_games import crowded, modern, old_vocabulary
 
 from envs.minihouse.engine import House
 from envs.minihouse.oracle import solve
 from envs.minihouse.rules import KINDS
 from envs.minihouse.world import generate
 from flwr_agent.errors import DataError
+from tests.envs.alfworld_games import crowded, modern, old_vocabulary
 
 pytestmark = pytest.mark.conformance
 pytest.importorskip("textworld", reason="needs the extra alfworld")

@@ -5,7 +5,6 @@ import gc
 import json
 
 import pytest
-from alfworld_games import crowded, modern, old_vocabulary, write
 
 from envs.base import Task, Variant
 from envs.check import check, play
@@ -13,6 +12,7 @@ from envs.minihouse import MiniHouse
 from envs.minihouse.rules import Rules
 from envs.registry import create
 from flwr_agent.errors import DataError, EnvError
+from tests.envs.alfworld_games import crowded, modern, old_vocabulary, write
 
 pytestmark = pytest.mark.conformance
 pytest.importorskip("textworld", reason="needs the extra alfworld")

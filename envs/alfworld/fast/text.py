@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from textworld.envs.pddl import textgen
 
-from envs.alfworld.facts import Binding, Facts
+from envs.alfworld.fast.facts import Binding, Facts
 from flwr_agent.errors import DataError
 
 

@@ -22,8 +22,8 @@ from textworld.envs.pddl.logic import _parse_and_convert as parse_logic
 from textworld.envs.pddl.textgen import ProductionRule
 
 from envs.alfworld.engine import shown_names
-from envs.alfworld.facts import Arguments, Binding, Facts
-from envs.alfworld.text import Grammar, Scope, Thing, parse_template
+from envs.alfworld.fast.facts import Arguments, Binding, Facts
+from envs.alfworld.fast.text import Grammar, Scope, Thing, parse_template
 from envs.minihouse.episode import Scene
 
 NUM_GAMES_KEPT = 256
