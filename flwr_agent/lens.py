@@ -1,0 +1,256 @@
+"""The partition lens: what every client of a federation holds, how the clients differ, and what leaks between axes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from envs.base import EnvAdapter, Shard, Task, Variant, View
+from envs.partition import heterogeneity, knobs
+from envs.partition.disagreement import Disagreement, Policy, disagreement
+from envs.partition.heterogeneity import Heterogeneity, Mask
+from envs.partition.labels import easy_tasks, read_labels
+from flwr_agent.config import RunConfig
+from flwr_agent.errors import ConfigError
+from flwr_agent.seeds import rng
+from flwr_agent.world import to_adapter, to_shard
+
+MAX_WORLDS = 8
+"""Worlds that are compared with each other; pairs grow with the square."""
+PLAY_SEED = 0
+"""Seed of the episodes on which worlds are compared."""
+SHOWN_CLIENTS = 20
+"""Rows of the terminal's table; the page has all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Client:
+    """One client's part in numbers."""
+
+    client_id: int
+    num_tasks: int
+    mix: dict[str, float]
+    """Category -> share of the client's tasks."""
+    easy_share: float | None
+    """Share of tasks that a reference policy solved; None without labels."""
+    mean_overlap: float
+    """Mean Jaccard index with every other client's tasks; 0 if there is no other."""
+    world: int | None
+    """Position in `Lens.worlds`; None for the standard world."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lens:
+    """All that there is to see of a partition; `asdict` gives plain data.
+
+    Example:
+        >>> look(resolve({"env.name": "tinyguess"})).metrics.coverage
+        0.0
+    """
+
+    env: str
+    strategy: str
+    knobs: dict[str, Any]
+    num_pool: int
+    """Training tasks of the environment."""
+    num_held: int
+    """Tasks of the pool that at least one client holds."""
+    clients: list[Client]
+    overlap: list[list[float]]
+    """`[C, C]` Jaccard index of every two clients' tasks."""
+    metrics: Heterogeneity
+    iid_floor: Heterogeneity
+    leak: dict[str, float]
+    """Axis that the strategy should not move -> how far it is above the i.i.d. floor."""
+    worlds: list[dict[str, Any]]
+    """Distinct variants, `{"name": ..., **params}`, in order of first client."""
+    world_disagreement: dict[str, Disagreement]
+    """`"i-j"` -> how often worlds i and j answer differently; empty unless it was asked for."""
+
+
+def run(
+    config: RunConfig,
+    *,
+    labels: Path | None = None,
+    compare_tasks: int = 0,
+    html: Path | None = None,
+    console: Console | None = None,
+) -> Lens:
+    """Print the partition that `config` describes; with `html`, also write a page there and its data beside it.
+
+    Args:
+        config: Names environment, partition and number of clients.
+        labels: Success labels for the difficulty axis, when the strategy itself has none.
+        compare_tasks: Tasks on which every two worlds are compared; 0 compares none.
+        html: Where the self-contained page goes; its data goes to the same name with `.json`.
+        console: Where tables go; the terminal by default.
+
+    Raises:
+        ConfigError: the environment, the strategy or a knob does not fit.
+        DataError: the labels cannot be read.
+    """
+    lens = look(config, labels=labels, compare_tasks=compare_tasks)
+    (console or Console()).print(headline(lens), *tables(lens), sep="\n", highlight=False)
+    if html is not None:
+        from flwr_agent.lens_page import to_html
+
+        html.parent.mkdir(parents=True, exist_ok=True)
+        html.write_text(to_html(lens), encoding="utf-8")
+        html.with_suffix(".json").write_text(json.dumps(asdict(lens)), encoding="utf-8")
+    return lens
+
+
+def look(config: RunConfig, *, labels: Path | None = None, compare_tasks: int = 0) -> Lens:
+    """Compute every client's shard and what it says about the federation; arguments and errors as for `run`."""
+    tasks = to_adapter(config).tasks("train")
+    shards = [to_shard(config, tasks, client) for client in range(config.federation.total_clients)]
+    file = labels or _own_labels(config)
+    easy = easy_tasks(tasks, read_labels(file)) if file else None
+    metrics, floor = heterogeneity.measure(tasks, shards, easy), heterogeneity.iid_floor(tasks, shards, easy)
+    held_CN = heterogeneity.holdings(tasks, shards)
+    worlds = _worlds(shards)
+    strategy = config.partition.strategy
+    return Lens(
+        env=config.env.name,
+        strategy=strategy,
+        knobs={name: getattr(config.partition, name, None) for name in sorted(knobs(strategy))},
+        num_pool=len(tasks),
+        num_held=int(held_CN.any(axis=0).sum()),
+        clients=_clients(tasks, shards, held_CN, easy, worlds),
+        overlap=heterogeneity.overlap(held_CN).tolist(),
+        metrics=metrics,
+        iid_floor=floor,
+        leak=heterogeneity.leak(strategy, metrics, floor),
+        worlds=[{"name": world.name, **world.params} for world in worlds],
+        world_disagreement=_compared(config, tasks, shards, worlds, compare_tasks) if compare_tasks else {},
+    )
+
+
+def _own_labels(config: RunConfig) -> str | None:
+    uses_labels = "trajectories_file" in knobs(config.partition.strategy)
+    return config.partition.trajectories_file if uses_labels else None
+
+
+def _worlds(shards: Sequence[Shard]) -> list[Variant]:
+    distinct: list[Variant] = []
+    for shard in shards:
+        if shard.variant is not None and shard.variant not in distinct:
+            distinct.append(shard.variant)
+    return distinct
+
+
+def _clients(
+    tasks: Sequence[Task], shards: Sequence[Shard], held_CN: Mask, easy: Mask | None, worlds: list[Variant]
+) -> list[Client]:
+    names = heterogeneity.categories(tasks)
+    mix_CK = heterogeneity.category_mix(tasks, held_CN).tolist()
+    easy_C = [None] * len(shards) if easy is None else heterogeneity.easy_share(held_CN, easy).tolist()
+    overlap_C = (heterogeneity.overlap(held_CN).sum(axis=1) - 1) / max(1, len(shards) - 1)
+    return [
+        Client(
+            client_id=shard.client_id,
+            num_tasks=len(shard.task_ids),
+            mix=dict(zip(names, mix_CK[c], strict=True)),
+            easy_share=easy_C[c],
+            mean_overlap=float(overlap_C[c]),
+            world=None if shard.variant is None else worlds.index(shard.variant),
+        )
+        for c, shard in enumerate(shards)
+    ]
+
+
+def _compared(
+    config: RunConfig, tasks: Sequence[Task], shards: Sequence[Shard], worlds: list[Variant], count: int
+) -> dict[str, Disagreement]:
+    """Every pair of the first `MAX_WORLDS` worlds, on tasks of the first one's first client."""
+    by_id = {task.id: task for task in tasks}
+    adapters = [to_adapter(config, world) for world in worlds[:MAX_WORLDS]]
+    found: dict[str, Disagreement] = {}
+    for i, j in combinations(range(len(adapters)), 2):
+        home = next(shard for shard in shards if shard.variant == worlds[i])
+        played = [by_id[task_id] for task_id in home.task_ids[:count]]
+        policy, turns = oracle_or_random(adapters[i]), config.rollout.max_turns
+        found[f"{i}-{j}"] = asyncio.run(
+            disagreement(adapters[i], adapters[j], policy, played, seed=PLAY_SEED, max_turns=turns)
+        )
+    return found
+
+
+def oracle_or_random(adapter: EnvAdapter) -> Policy:
+    """The oracle's actions while it has some, then admissible ones at random.
+
+    Raises:
+        ConfigError: if the environment has neither at some step.
+    """
+    plans: dict[str, Sequence[str]] = {}
+
+    def act(task: Task, view: View) -> str:
+        plan = plans.setdefault(task.id, adapter.oracle(task) or ())
+        if view.num_steps < len(plan):
+            return plan[view.num_steps]
+        if not view.admissible:
+            raise ConfigError(
+                "env.name", adapter.name, "has neither an oracle nor admissible actions to compare worlds by"
+            )
+        return view.admissible[rng(PLAY_SEED, "lens", task.id, view.num_steps).integers(len(view.admissible))]
+
+    return act
+
+
+def headline(lens: Lens) -> str:
+    """The partition in one line."""
+    held = f"{lens.num_held} of {lens.num_pool} tasks held by {len(lens.clients)} clients"
+    values = " ".join(f"{name}={value}" for name, value in lens.knobs.items())
+    return f"{lens.env} · {lens.strategy} ({values}) · {held}"
+
+
+def axes(lens: Lens) -> list[tuple[str, str, str, str]]:
+    """Rows (axis, heterogeneity, i.i.d. floor, leak) in words; the leak is empty for the strategy's own axis."""
+    floors = asdict(lens.iid_floor)
+    return [
+        (axis, "no labels", "", "")
+        if value is None
+        else (axis, f"{value:.4f}", f"{floors[axis]:.4f}", f"{lens.leak[axis]:+.4f}" if axis in lens.leak else "")
+        for axis, value in asdict(lens.metrics).items()
+    ]
+
+
+def tables(lens: Lens) -> list[Table]:
+    """The lens for a terminal: axes, compared worlds if any, the first clients."""
+    of_axes = Table("axis", "heterogeneity", "i.i.d. floor", "leak")
+    for row in axes(lens):
+        of_axes.add_row(*row)
+    of_worlds = Table("worlds", "disagreement", "steps compared", "steps apart")
+    for pair, found in lens.world_disagreement.items():
+        of_worlds.add_row(pair, f"{found.rate:.3f}", str(found.num_compared), str(found.num_unforced))
+    of_clients = Table("client", "tasks", "category mix, %", "easy, %", "overlap", "world")
+    for client in lens.clients[:SHOWN_CLIENTS]:
+        of_clients.add_row(*cells(lens, client))
+    if len(lens.clients) > SHOWN_CLIENTS:
+        of_clients.caption = f"{len(lens.clients) - SHOWN_CLIENTS} more clients are on the page and in its data"
+    return [of_axes, of_worlds, of_clients] if lens.world_disagreement else [of_axes, of_clients]
+
+
+def cells(lens: Lens, client: Client) -> tuple[str, str, str, str, str, str]:
+    """One client in words; categories that round to nothing are left out."""
+    shares = [(name, round(100 * share)) for name, share in client.mix.items()]
+    mix = " · ".join(f"{name} {percent}" for name, percent in shares if percent)
+    easy = "" if client.easy_share is None else str(round(100 * client.easy_share))
+    overlap = f"{client.mean_overlap:.3f}"
+    return str(client.client_id), str(client.num_tasks), mix, easy, overlap, world_label(lens, client)
+
+
+def world_label(lens: Lens, client: Client) -> str:
+    """A client's world in a few words: its position, and its kind where it has one."""
+    if client.world is None:
+        return "standard"
+    world = lens.worlds[client.world]
+    return f"{client.world} {world.get('kind', '')}".strip()
