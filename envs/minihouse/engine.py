@@ -57,7 +57,13 @@ class House:
         self._held: str | None = None
         self._lit: set[str] = set()
         self._looked_at: set[str] = set()
-        self._goto = {f"go to {r}": (r, partial(self._go, r)) for r in world.receptacles}
+        self._targets = tuple(r for r in world.receptacles if kind(r) == world.goal.target)
+        self._always: dict[str, Callable[[], str]] = {
+            "look": self._look,
+            "inventory": self._inventory,
+            "help": lambda: HELP,
+            **{f"go to {receptacle}": partial(self._go, receptacle) for receptacle in world.receptacles},
+        }
         self._legal = self._commands()
 
     def intro(self) -> str:
@@ -85,7 +91,7 @@ class House:
         """Whether the goal holds now."""
         if self._world.goal.type == "look_at_obj_in_light":
             return self._is_lit()
-        return any(self._is_served(r) for r in self._inside if kind(r) == self._world.goal.target)
+        return any(map(self._is_served, self._targets))
 
     def _is_lit(self) -> bool:
         goal, held = self._world.goal, self._held
@@ -107,9 +113,9 @@ class House:
 
     def _commands(self) -> dict[str, Callable[[], str]]:
         """Legal command -> what it does; stepping is a look-up in this table."""
-        legal: dict[str, Callable[[], str]] = {"look": self._look, "inventory": self._inventory, "help": lambda: HELP}
-        legal.update((command, go) for command, (receptacle, go) in self._goto.items() if receptacle != self._place)
+        legal = dict(self._always)
         if self._place is not None:
+            del legal[f"go to {self._place}"]
             self._add_place_commands(legal, self._place)
         if self._held is not None:
             legal[f"examine {self._held}"] = partial(self._describe, self._held)
