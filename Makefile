@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: install demo test lint e2e slow clean
+.PHONY: install demo test lint e2e slow conformance clean
 
 install: $(VENV)/.installed
 
@@ -24,6 +24,10 @@ test: install
 
 slow: install
 	$(BIN)/python -m pytest -m "slow and not gpu and not conformance" $(PYTEST_ARGS)
+
+conformance: install
+	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[alfworld]'
+	$(BIN)/python -m pytest -m "conformance and not gpu" $(PYTEST_ARGS)
 
 e2e: install
 	$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
