@@ -137,7 +137,9 @@ class EnvConfig:
     """What the agent acts in; a key the chosen environment does not use is refused."""
 
     name: str = _key(
-        "webshop", "environment: webshop, minihouse, tinyguess, alfworld, an entry point or module:Class", objective=True
+        "webshop",
+        "environment: webshop, minihouse, tinyguess, alfworld, an entry point or module:Class",
+        objective=True,
     )
     data_path: str = _key("none", "folder with the user's own data, where the environment takes one", objective=True)
     goals: str = _key(

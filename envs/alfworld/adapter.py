@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from envs.alfworld import games
-from envs.alfworld.pool import Pool
+from envs.alfworld import games, pool
 from envs.base import Task, Variant, View
 from envs.minihouse import MiniHouse, prompt
 from envs.minihouse.episode import MAX_STEPS, Episode
@@ -23,7 +22,7 @@ VAL_SPLIT = "valid_seen"
 
 
 class AlfWorld:
-    """ALFWorld's games on TextWorld, in `workers` processes.
+    """ALFWorld's games on TextWorld, in `workers` processes that all adapters of this process share.
 
     With a data folder the splits are `train`, `valid_seen` (also called `val`) and `valid_unseen`; without one the
     games are MiniHouse's.
@@ -49,7 +48,7 @@ class AlfWorld:
         self._style = style
         self._variant = variant
         self._rules = rules_of(variant)
-        self._pool = Pool(workers)
+        self._pool = pool.shared(workers)
 
     def tasks(self, split: str) -> Sequence[Task]:
         """The games of a split; `meta` holds `category`, `scene`, `objects` and, of a data folder's games, `game`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import itertools
 import json
 import subprocess
@@ -161,6 +162,12 @@ class Pool:
     def close(self) -> None:
         """End all workers."""
         self._finalizer()
+
+
+@functools.cache
+def shared(num_workers: int) -> Pool:
+    """The pool that every adapter of this process plays in: its clients share workers and translated games."""
+    return Pool(num_workers)
 
 
 def _stop(workers: list[Worker | None]) -> None:

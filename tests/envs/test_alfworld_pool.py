@@ -160,3 +160,7 @@ def test_the_fingerprint_names_the_games(folder, tmp_path):
     write(tmp_path, "train", "demo-1", json.loads(json.dumps(modern("demo-1"))))
     assert one != create("alfworld", {"data_path": str(tmp_path)}).fingerprint()
     assert one != create("alfworld", {}).fingerprint()
+
+
+def test_clients_of_one_process_share_their_workers():
+    assert create("alfworld", {"workers": 2})._pool is create("alfworld", {"workers": 2}, style="compact")._pool
