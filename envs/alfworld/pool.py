@@ -36,9 +36,9 @@ _DIED = {"error": "the worker process has died"}
 class Worker:
     """One process, and the requests that wait for its answers."""
 
-    def __init__(self, *arguments: str):
+    def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603  our own module
-            [sys.executable, "-m", "envs.alfworld.worker", *arguments],
+            [sys.executable, "-m", "envs.alfworld.worker"],
             cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -140,9 +140,8 @@ class Pool:
         >>> engine = pool.engine(folder=None, rules=Rules())  # an `envs.minihouse.episode.Engine`
     """
 
-    def __init__(self, num_workers: int, *arguments: str):
+    def __init__(self, num_workers: int):
         self._workers: list[Worker | None] = [None] * num_workers
-        self._arguments = arguments
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _stop, self._workers)
 
@@ -156,7 +155,7 @@ class Pool:
         with self._lock:
             worker = self._workers[place]
             if worker is None or not worker.is_alive:
-                worker = self._workers[place] = Worker(*self._arguments)
+                worker = self._workers[place] = Worker()
             return worker
 
     def close(self) -> None:

@@ -40,15 +40,14 @@ def generated(name: str) -> Mapping[str, Any]:
 class Slots:
     """The engines of this process, one per live episode; built once and reused."""
 
-    def __init__(self, *, is_stock: bool = False):
-        self._is_stock = is_stock
+    def __init__(self) -> None:
         self._engines: dict[int, GameEngine] = {}
 
     def play(self, request: Mapping[str, Any]) -> Scene:
         """Do what one request asks."""
         slot = request["slot"]
         if slot not in self._engines:
-            self._engines[slot] = open_engine(is_stock=self._is_stock)
+            self._engines[slot] = open_engine()
         if "command" in request:
             return self._engines[slot].step(request["command"])
         return self._engines[slot].load(_game(request))
@@ -73,9 +72,9 @@ def answer(slots: Slots, request: Mapping[str, Any]) -> dict[str, Any]:
         return {"id": request["id"], "error": f"{type(error).__name__}: {error}"}
 
 
-def serve(requests: IO[str], replies: IO[str], *, is_stock: bool = False) -> None:
+def serve(requests: IO[str], replies: IO[str]) -> None:
     """Answer every request until there are no more."""
-    slots = Slots(is_stock=is_stock)
+    slots = Slots()
     for line in requests:
         replies.write(json.dumps(answer(slots, json.loads(line))) + "\n")
         replies.flush()
@@ -85,7 +84,7 @@ def main() -> None:
     """Serve on stdin and stdout; what the planner prints goes to stderr."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as replies:
         os.dup2(2, 1)
-        serve(sys.stdin, replies, is_stock="--stock" in sys.argv)
+        serve(sys.stdin, replies)
 
 
 if __name__ == "__main__":
