@@ -1,0 +1,64 @@
+"""What a rollout yields: turns in an `Episode`, episodes in a `Group`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class StopReason(StrEnum):
+    """Why an episode ended; a failed episode is a value, never an exception."""
+
+    DONE = "done"
+    """The environment ended it (won, lost, bought)."""
+    MAX_TURNS = "max_turns"
+    """The turn budget ran out; terminal for credit."""
+    CONTEXT_FULL = "context_full"
+    """Concat mode only: the next observation would not fit."""
+    ENV_ERROR = "env_error"
+    """The environment raised, also on the retry; the episode carries no training signal."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """One prompt and one answer, as token ids exactly as generated.
+
+    Example:
+        >>> Turn(prompt_ids=[1, 5, 6], response_ids=[9, 2], logprobs=[-0.1, -0.3], action="click 3", is_valid=True)
+        Turn(prompt_ids=[1, 5, 6], response_ids=[9, 2], logprobs=[-0.1, -0.3], action='click 3', is_valid=True)
+    """
+
+    prompt_ids: list[int]
+    """The tokens generated from, after left truncation. In concat mode only what is new since the last answer."""
+    response_ids: list[int]
+    """The tokens the model sampled, its end-of-turn token included."""
+    logprobs: list[float]
+    """Sampler log-probability of each response token at the sampling temperature."""
+    action: str
+    """What was executed."""
+    is_valid: bool
+    """Whether the answer kept the format."""
+
+
+@dataclass(slots=True)
+class Episode:
+    """One attempt at one task."""
+
+    task_id: str
+    sample: int
+    """Index of the attempt within its group."""
+    turns: list[Turn] = field(default_factory=list)
+    score: float = 0.0
+    """Environment-native return in [0, 1]."""
+    success: bool = False
+    stop: StopReason = StopReason.MAX_TURNS
+    error: str = ""
+    """The environment's error, when `stop` is ENV_ERROR."""
+
+
+@dataclass(slots=True)
+class Group:
+    """The attempts at one task whose returns are compared with each other."""
+
+    task_id: str
+    episodes: list[Episode]

@@ -1,0 +1,171 @@
+"""The heavy half of a client: policy, trainer, generator and environments, built once and kept across rounds."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from envs.base import EnvAdapter, Shard
+from flwr_agent.arrays import digest
+from flwr_agent.config import RunConfig
+from flwr_agent.errors import ProtocolError
+from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+from flwr_agent.rl.chat import Chat
+from flwr_agent.rl.episode import Episode, Group, StopReason
+from flwr_agent.rl.generate import GREEDY, TransformersGenerator
+from flwr_agent.rl.model import load_policy, load_tokenizer
+from flwr_agent.rl.rollout import Attempt, Rollout
+from flwr_agent.rl.samples import Sample, to_return, to_samples
+from flwr_agent.rl.trainer import Trainer, load_weights, to_arrays
+from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
+from flwr_agent.world import to_adapter, to_shard
+
+ACTOR = "actor/"
+"""Group prefix of the policy's arrays in a record."""
+
+
+def initial_arrays(config: RunConfig) -> Arrays:
+    """The policy's own weights, as round 0 of a federation."""
+    return _prefixed(to_arrays(load_policy(config)))
+
+
+class Learner:
+    """Serves train and evaluate requests of one configuration; the state a request finds never shows in its answer."""
+
+    def __init__(self, config: RunConfig):
+        torch.set_num_threads(config.worker.torch_threads)
+        torch.use_deterministic_algorithms(mode=True)
+        self.config = config
+        self.chat = Chat(load_tokenizer(config))
+        policy = load_policy(config)
+        self.base_digest = digest(_prefixed(to_arrays(policy)))
+        base = load_policy(config) if config.algorithm.kl_coef else None
+        self.trainer = Trainer(policy, base, self.chat, config)
+        self.generator = TransformersGenerator(self.trainer.model, eos_ids=sorted(self.chat.eos_ids), pad_id=self.chat.pad_id)
+        self._adapters: dict[str, EnvAdapter] = {}
+
+    def train(self, request: TrainRequest) -> TrainReply:
+        """One client-round: load, then E times roll out and update.
+
+        Raises:
+            ProtocolError: the weights do not fit, or this host's base model is not the server's.
+        """
+        config, clock = request.config, _Clock()
+        if config.algorithm.kl_coef and request.base_digest != self.base_digest:
+            raise ProtocolError("the base model here is not the server's, so the KL term would differ; use the same model.path files")
+        with clock("load"):
+            self.trainer.begin_round(_bare(request.arrays), prox_mu=config.strategy.prox_mu)
+        shard = to_shard(config, self._adapter(config, None).tasks("train"), request.client_id)
+        steps, num_examples = [], 0
+        for epoch, seeds in enumerate(self._row_seeds(request)):
+            with clock("rollout"):
+                groups = self._roll_out(shard, seeds, seed_for(config.seed, "rollout", request.round, request.client_id, epoch))
+            step_seed = seed_for(config.seed, "update", request.round, request.client_id, epoch)
+            samples = to_samples(groups, config.algorithm, config.rollout, seed=step_seed)
+            with clock("update"):
+                stats = self.trainer.train(samples, seed=step_seed)
+            steps.append(stats | _rollout_stats(groups, samples, config))
+            num_examples += len(samples)
+        metrics = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
+        return TrainReply(round=request.round, client_id=request.client_id, arrays=_prefixed(self.trainer.weights()),
+                          num_examples=num_examples, metrics=metrics | clock.seconds())
+
+    def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
+        """Play the first `evaluation.tasks` held-out tasks, sampled and greedy, in the standard world."""
+        config = request.config.evaluation
+        load_weights(self.trainer.model, _bare(request.arrays))
+        adapter = self._adapter(request.config, None)
+        tasks = adapter.tasks("val")[: config.tasks]
+        modes = {"sampled": config.temperature} | ({"greedy": GREEDY} if config.greedy else {})
+        start = time.perf_counter()
+        attempts = [Attempt(task, i, seed_for("evaluation", i), t) for t in modes.values() for i, task in enumerate(tasks)]
+        episodes = self._rollout(adapter).play(attempts)
+        metrics: dict[str, float] = {"time/evaluate": time.perf_counter() - start, "tasks": float(len(tasks))}
+        outcomes: dict[str, tuple[float, ...]] = {}
+        for mode, played in zip(modes, _split(episodes, len(tasks)), strict=True):
+            prefix = "" if mode == "sampled" else f"{mode}/"
+            outcomes |= {f"{mode}/success": tuple(float(e.success) for e in played), f"{mode}/task_score": tuple(e.score for e in played)}
+            metrics |= {f"{prefix}{name}": value for name, value in _play_stats(played).items()}
+        return EvaluateReply(round=request.round, metrics=metrics, outcomes=outcomes)
+
+    def _row_seeds(self, request: TrainRequest) -> list[list[int]]:
+        config = request.config
+        data_seed = client_seed(config.seed, request.round, request.client_id)
+        return row_seeds(data_seed, config.trainer.tasks_per_step, config.federation.epochs_per_round)
+
+    def _roll_out(self, shard: Shard, seeds: Sequence[int], seed: int) -> list[Group]:
+        config = self.config
+        adapter = self._adapter(config, shard)
+        by_id = {task.id: task for task in adapter.tasks("train")}
+        tasks = [by_id[pick(s, shard.task_ids)] for s in seeds]
+        size = config.algorithm.group_size
+        attempts = [Attempt(task, i, seed_for(seed, slot), config.rollout.temperature) for slot, task in enumerate(tasks) for i in range(size)]
+        episodes = self._rollout(adapter).play(attempts)
+        return [Group(task.id, part) for task, part in zip(tasks, _split(episodes, size), strict=True)]
+
+    def _rollout(self, adapter: EnvAdapter) -> Rollout:
+        return Rollout(adapter, self.generator, self.chat, self.config.rollout)
+
+    def _adapter(self, config: RunConfig, shard: Shard | None) -> EnvAdapter:
+        variant = shard.variant if shard else None
+        key = repr((config.env, config.prompt, variant))
+        if key not in self._adapters:
+            self._adapters[key] = to_adapter(config, variant)
+        return self._adapters[key]
+
+
+class _Clock:
+    """Seconds by stage of one request."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self._spent[stage] += time.perf_counter() - start
+
+    def seconds(self) -> dict[str, float]:
+        """`time/<stage>` -> seconds."""
+        return {f"time/{stage}": spent for stage, spent in self._spent.items()}
+
+
+def _play_stats(episodes: Sequence[Episode]) -> dict[str, float]:
+    turns = [turn for episode in episodes for turn in episode.turns]
+    return {
+        "success": float(np.mean([e.success for e in episodes])),
+        "task_score": float(np.mean([e.score for e in episodes])),
+        "turns": len(turns) / len(episodes),
+        "valid_actions": float(np.mean([turn.is_valid for turn in turns])) if turns else 0.0,
+        "env_errors": float(sum(e.stop is StopReason.ENV_ERROR for e in episodes)),
+        "truncated": float(np.mean([e.stop in (StopReason.MAX_TURNS, StopReason.CONTEXT_FULL) for e in episodes])),
+    }
+
+
+def _rollout_stats(groups: Sequence[Group], samples: Sequence[Sample], config: RunConfig) -> dict[str, float]:
+    episodes = [episode for group in groups for episode in group.episodes]
+    returns = [[to_return(e, config.algorithm) for e in group.episodes] for group in groups]
+    return _play_stats(episodes) | {
+        "reward": float(np.mean([np.mean(r) for r in returns])),
+        "zero_std_groups": float(np.mean([np.std(r) == 0.0 for r in returns])),
+        "prompt_tokens": float(sum(len(s.prompt_ids) for s in samples)),
+        "response_tokens": float(sum(s.num_tokens for s in samples)),
+    }
+
+
+def _split(episodes: Sequence[Episode], size: int) -> list[list[Episode]]:
+    return [list(episodes[at : at + size]) for at in range(0, len(episodes), size)]
+
+
+def _prefixed(arrays: Mapping[str, np.ndarray]) -> Arrays:
+    return {ACTOR + name: values for name, values in arrays.items()}
+
+
+def _bare(arrays: Arrays) -> Arrays:
+    return {name.removeprefix(ACTOR): values for name, values in arrays.items() if name.startswith(ACTOR)}

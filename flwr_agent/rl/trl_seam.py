@@ -1,0 +1,94 @@
+"""The one module that touches TRL's private methods: model preparation, per-token scores and the policy loss.
+
+TRL's own loop wants one row per prompt; a windowed episode yields a variable number of rows. So rollouts, rows and the
+round loop are ours, and of `GRPOTrainer` we take `_prepare_for_training` (once) and `_compute_loss`. The version is
+bounded in pyproject.toml and `tests/rl/test_trl_seam.py` fails if these seams drift.
+"""
+
+from __future__ import annotations
+
+import tempfile
+
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from trl import GRPOConfig, GRPOTrainer
+
+from flwr_agent.config import RunConfig
+
+Batch = dict[str, torch.Tensor]
+"""`prompt_ids [B, P]` left-padded, `completion_ids [B, T]` right-padded, their masks, `tool_mask [B, T]` (1 = the
+model's own token), `advantages [B, T]`, `num_items_in_batch`, and where needed `old_per_token_logps`,
+`ref_per_token_logps [B, T]`."""
+
+
+class Seam(GRPOTrainer):
+    """`GRPOTrainer` reduced to what we use; never calls `train()`."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: RunConfig):
+        self._scratch = tempfile.TemporaryDirectory(prefix="flwr-agent-trl-")
+        super().__init__(
+            model=model,
+            reward_funcs=[_env_reward],
+            args=_arguments(config, self._scratch.name, use_cpu=not torch.cuda.is_available()),
+            train_dataset=Dataset.from_dict({"prompt": ["."]}),
+            processing_class=tokenizer,
+        )
+        self.beta = config.algorithm.kl_coef
+        self.current_gradient_accumulation_steps = 1
+        self._prepare_for_training(1, None, None)
+        self.scored: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        """Clipped surrogate plus KL, summed over the model's tokens and divided by `num_items_in_batch` (scalar)."""
+        self.model_wrapped.train()
+        with self.compute_loss_context_manager():
+            value = self._compute_loss(self.model_wrapped, batch)
+        self._metrics["train"].clear()
+        return value
+
+    @torch.no_grad()
+    def score(self, model: PreTrainedModel, batch: Batch) -> torch.Tensor:
+        """Log-probabilities `[B, T]` of the completion under `model` (at the training temperature)."""
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+        return self._scores(model, ids, mask, batch["completion_ids"].size(1))[0]
+
+    def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, **_):
+        logps, entropies = self._scores(model, input_ids, attention_mask, logits_to_keep)
+        self.scored = (logps.detach(), entropies.detach())
+        return logps, entropies, None
+
+    def _scores(self, model, ids_BT, mask_BT, keep: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probs and entropies `[B, keep]`; positions are counted from the first real token, as in generation."""
+        positions = (mask_BT.cumsum(-1) - 1).clamp(min=0)
+        inputs = {"input_ids": ids_BT, "attention_mask": mask_BT, "position_ids": positions}
+        with self.accelerator.autocast():
+            if ids_BT.device.type == "cuda":
+                labels = ids_BT.masked_fill(mask_BT == 0, -100)
+                labels[:, :-keep] = -100
+                out = model(**inputs, labels=labels, fused_lm_head=True)
+                return out.log_probs[:, -keep:], out.entropy[:, -keep:]
+            # Without Triton the fused head scores every position; here only the answer's logits are made.
+            logits = model(**inputs, use_cache=False, logits_to_keep=keep + 1).logits[:, :-1]
+        logps_BTV = (logits.float() / self.temperature).log_softmax(-1)
+        entropy = -(logps_BTV.exp() * logps_BTV).sum(-1)
+        return logps_BTV.gather(-1, ids_BT[:, -keep:, None])[..., 0], entropy
+
+
+def _env_reward(**_: object) -> list[float]:
+    """Stands where TRL wants a reward function; returns come from the environment, so it is never called."""
+    raise AssertionError("rewards come from the environment")
+
+
+def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
+    trainer, algorithm = config.trainer, config.algorithm
+    return GRPOConfig(
+        output_dir=folder, use_cpu=use_cpu, bf16=not use_cpu, report_to="none", disable_tqdm=True, log_level="error",
+        gradient_checkpointing=not use_cpu, pad_to_multiple_of=None, disable_dropout=True, seed=0, data_seed=0,
+        num_generations=2, per_device_train_batch_size=2, gradient_accumulation_steps=1, steps_per_generation=1,
+        max_steps=1, learning_rate=trainer.lr, weight_decay=trainer.weight_decay, max_grad_norm=0.0,
+        lr_scheduler_type="constant", temperature=config.rollout.temperature, loss_type="dapo",
+        scale_rewards="none", beta=0.0, epsilon=algorithm.clip, use_bias_correction_kl=False,
+        max_completion_length=config.rollout.max_new_tokens,
+    )

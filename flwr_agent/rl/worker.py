@@ -1,0 +1,45 @@
+"""The worker boundary: a request in, a reply out, in this process or in one that outlives it.
+
+Inline, the learner is a module-level value: simulated actors keep it from round to round. It is keyed by what it is
+made of, never by a client, so any actor serves any client.
+"""
+
+from __future__ import annotations
+
+from flwr_agent.config import RunConfig
+from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+
+_LEARNERS: dict[str, object] = {}
+
+
+def serve(request: TrainRequest | EvaluateRequest) -> TrainReply | EvaluateReply:
+    """Answer a request with the learner of its configuration, made on first use."""
+    from flwr_agent.rl.learner import Learner
+
+    key = request.config.fingerprint()
+    if key not in _LEARNERS:
+        _LEARNERS.clear()
+        _LEARNERS[key] = Learner(request.config)
+    learner = _LEARNERS[key]
+    assert isinstance(learner, Learner)
+    return learner.train(request) if isinstance(request, TrainRequest) else learner.evaluate(request)
+
+
+def initial_arrays(config: RunConfig) -> Arrays:
+    """The policy's own weights, as round 0 of a federation."""
+    from flwr_agent.rl.learner import initial_arrays as arrays
+
+    return arrays(config)
+
+
+def call(request: TrainRequest | EvaluateRequest, *, node: str = "local") -> TrainReply | EvaluateReply:
+    """Answer a request where `worker.mode` says: in this process, or in the node's worker process.
+
+    Raises:
+        WorkerError: the worker process died or answered with an error.
+    """
+    if request.config.worker.mode == "inline":
+        return serve(request)
+    from flwr_agent.rl.remote import ask
+
+    return ask(request, node)
