@@ -37,7 +37,7 @@ class Worker:
     """One process, and the requests that wait for its answers."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(  # noqa: S603  our own module
+        self._process = subprocess.Popen(
             [sys.executable, "-m", "envs.alfworld.worker"],
             cwd=_ROOT,
             stdin=subprocess.PIPE,
