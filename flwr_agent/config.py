@@ -59,7 +59,7 @@ class AlgorithmConfig:
 
     name: str = _key("grpo", "learning algorithm", allowed=("grpo",), objective=True)
     group_size: int = _key(8, "episodes per task whose returns are compared", low=2, objective=True)
-    kl_coef: float = _key(0.01, "weight of the k3 KL estimate to the base model", low=0, objective=True)
+    kl_coef: float = _key(0.0, "weight of the k3 KL estimate to the base model", low=0, objective=True)
     clip: float = _key(0.2, "PPO ratio clip epsilon", low=0, objective=True)
     group_stats: str = _key(
         "rows",

@@ -31,9 +31,14 @@ class Chat:
         The glue is what the template writes after an answer, found as text; the end-of-turn token that the sampler
         itself emitted is not written twice.
         """
-        before, _, after = self._text([
-            {"role": "user", "content": "."}, {"role": "assistant", "content": _ANSWER}, {"role": "user", "content": message},
-        ], ask=True).rpartition(_ANSWER)
+        before, _, after = self._text(
+            [
+                {"role": "user", "content": "."},
+                {"role": "assistant", "content": _ANSWER},
+                {"role": "user", "content": message},
+            ],
+            ask=True,
+        ).rpartition(_ANSWER)
         if not before:
             raise ValueError("the chat template rewrites answers; concat mode needs one that keeps them as they are")
         ids = self._ids([after])[0]
@@ -48,7 +53,10 @@ class Chat:
     @cached_property
     def eos_ids(self) -> frozenset[int]:
         """Tokens that end an answer."""
-        ends = [self.tokenizer.eos_token_id, *(self.tokenizer.convert_tokens_to_ids(t) for t in ("<|im_end|>", "<|eot_id|>"))]
+        ends = [
+            self.tokenizer.eos_token_id,
+            *(self.tokenizer.convert_tokens_to_ids(t) for t in ("<|im_end|>", "<|eot_id|>")),
+        ]
         return frozenset(i for i in ends if i is not None and i != self.tokenizer.unk_token_id)
 
     @property

@@ -72,7 +72,11 @@ class TransformersGenerator:
         was_training = self.model.training
         self.model.eval()
         try:
-            return [done for at in range(0, len(queue), self.max_batch) for done in self._decode(queue[at : at + self.max_batch])]
+            return [
+                done
+                for at in range(0, len(queue), self.max_batch)
+                for done in self._decode(queue[at : at + self.max_batch])
+            ]
         finally:
             self.model.train(was_training)
 
@@ -81,14 +85,22 @@ class TransformersGenerator:
         device = self.model.device
         input_ids, mask = left_pad([r.prompt_ids for r in batch], self.pad_id, device)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        draws_BT = torch.from_numpy(np.stack([_uniforms(r, max(q.max_new_tokens for q in batch)) for r in batch])).to(device)
+        draws_BT = torch.from_numpy(np.stack([_uniforms(r, max(q.max_new_tokens for q in batch)) for r in batch])).to(
+            device
+        )
         limit_B = torch.tensor([r.max_new_tokens for r in batch], device=device)
         temperature_B1 = torch.tensor([[r.temperature] for r in batch], device=device)
         alive_B = torch.ones(len(batch), dtype=torch.bool, device=device)
         ids, logprobs, alive, cache = [], [], [], None
         for t in range(draws_BT.size(1)):
-            out = self.model(input_ids=input_ids, attention_mask=mask, position_ids=positions,
-                             past_key_values=cache, use_cache=True, logits_to_keep=1)
+            out = self.model(
+                input_ids=input_ids,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
             cache = out.past_key_values
             token_B, logprob_B = sample(out.logits[:, -1].float(), temperature_B1, draws_BT[:, t])
             ids.append(token_B), logprobs.append(logprob_B), alive.append(alive_B)
@@ -99,10 +111,14 @@ class TransformersGenerator:
             mask = torch.cat([mask, mask.new_ones(len(batch), 1)], dim=1)
         length_B = torch.stack(alive, 1).sum(1).tolist()
         ids_BT, logprobs_BT = torch.stack(ids, 1).tolist(), torch.stack(logprobs, 1).tolist()
-        return [Completion(r.key, i[:n], p[:n]) for r, i, p, n in zip(batch, ids_BT, logprobs_BT, length_B, strict=True)]
+        return [
+            Completion(r.key, i[:n], p[:n]) for r, i, p, n in zip(batch, ids_BT, logprobs_BT, length_B, strict=True)
+        ]
 
 
-def sample(logits_BV: torch.Tensor, temperature_B1: torch.Tensor, draw_B: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def sample(
+    logits_BV: torch.Tensor, temperature_B1: torch.Tensor, draw_B: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Inverse-CDF sampling `[B, V] -> ids [B], logprobs [B]`; a temperature of 0 takes the argmax (log-prob at T=1)."""
     greedy_B1 = temperature_B1 == GREEDY
     logprobs_BV = (logits_BV / torch.where(greedy_B1, 1.0, temperature_B1)).log_softmax(-1)
@@ -112,7 +128,9 @@ def sample(logits_BV: torch.Tensor, temperature_B1: torch.Tensor, draw_B: torch.
     return token_B1[:, 0], logprobs_BV.gather(1, token_B1)[:, 0]
 
 
-def left_pad(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device | str = "cpu") -> tuple[torch.Tensor, torch.Tensor]:
+def left_pad(
+    rows: Sequence[Sequence[int]], pad_id: int, device: torch.device | str = "cpu"
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids `[B, T]` and mask `[B, T]` of rows whose right ends are aligned."""
     width = max(len(row) for row in rows)
     ids = torch.tensor([[pad_id] * (width - len(row)) + list(row) for row in rows], device=device)

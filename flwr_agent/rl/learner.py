@@ -46,7 +46,9 @@ class Learner:
         self.base_digest = digest(_prefixed(to_arrays(policy)))
         base = load_policy(config) if config.algorithm.kl_coef else None
         self.trainer = Trainer(policy, base, self.chat, config)
-        self.generator = TransformersGenerator(self.trainer.model, eos_ids=sorted(self.chat.eos_ids), pad_id=self.chat.pad_id)
+        self.generator = TransformersGenerator(
+            self.trainer.model, eos_ids=sorted(self.chat.eos_ids), pad_id=self.chat.pad_id
+        )
         self._adapters: dict[str, EnvAdapter] = {}
 
     def train(self, request: TrainRequest) -> TrainReply:
@@ -57,14 +59,18 @@ class Learner:
         """
         config, clock = request.config, _Clock()
         if config.algorithm.kl_coef and request.base_digest != self.base_digest:
-            raise ProtocolError("the base model here is not the server's, so the KL term would differ; use the same model.path files")
+            raise ProtocolError(
+                "the base model here is not the server's, so the KL term would differ; use the same model.path files"
+            )
         with clock("load"):
             self.trainer.begin_round(_bare(request.arrays), prox_mu=config.strategy.prox_mu)
         shard = to_shard(config, self._adapter(config, None).tasks("train"), request.client_id)
         steps, num_examples = [], 0
         for epoch, seeds in enumerate(self._row_seeds(request)):
             with clock("rollout"):
-                groups = self._roll_out(shard, seeds, seed_for(config.seed, "rollout", request.round, request.client_id, epoch))
+                groups = self._roll_out(
+                    shard, seeds, seed_for(config.seed, "rollout", request.round, request.client_id, epoch)
+                )
             step_seed = seed_for(config.seed, "update", request.round, request.client_id, epoch)
             samples = to_samples(groups, config.algorithm, config.rollout, seed=step_seed)
             with clock("update"):
@@ -72,8 +78,13 @@ class Learner:
             steps.append(stats | _rollout_stats(groups, samples, config))
             num_examples += len(samples)
         metrics = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
-        return TrainReply(round=request.round, client_id=request.client_id, arrays=_prefixed(self.trainer.weights()),
-                          num_examples=num_examples, metrics=metrics | clock.seconds())
+        return TrainReply(
+            round=request.round,
+            client_id=request.client_id,
+            arrays=_prefixed(self.trainer.weights()),
+            num_examples=num_examples,
+            metrics=metrics | clock.seconds(),
+        )
 
     def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
         """Play the first `evaluation.tasks` held-out tasks, sampled and greedy, in the standard world."""
@@ -83,13 +94,18 @@ class Learner:
         tasks = adapter.tasks("val")[: config.tasks]
         modes = {"sampled": config.temperature} | ({"greedy": GREEDY} if config.greedy else {})
         start = time.perf_counter()
-        attempts = [Attempt(task, i, seed_for("evaluation", i), t) for t in modes.values() for i, task in enumerate(tasks)]
+        attempts = [
+            Attempt(task, i, seed_for("evaluation", i), t) for t in modes.values() for i, task in enumerate(tasks)
+        ]
         episodes = self._rollout(adapter).play(attempts)
         metrics: dict[str, float] = {"time/evaluate": time.perf_counter() - start, "tasks": float(len(tasks))}
         outcomes: dict[str, tuple[float, ...]] = {}
         for mode, played in zip(modes, _split(episodes, len(tasks)), strict=True):
             prefix = "" if mode == "sampled" else f"{mode}/"
-            outcomes |= {f"{mode}/success": tuple(float(e.success) for e in played), f"{mode}/task_score": tuple(e.score for e in played)}
+            outcomes |= {
+                f"{mode}/success": tuple(float(e.success) for e in played),
+                f"{mode}/task_score": tuple(e.score for e in played),
+            }
             metrics |= {f"{prefix}{name}": value for name, value in _play_stats(played).items()}
         return EvaluateReply(round=request.round, metrics=metrics, outcomes=outcomes)
 
@@ -104,7 +120,11 @@ class Learner:
         by_id = {task.id: task for task in adapter.tasks("train")}
         tasks = [by_id[pick(s, shard.task_ids)] for s in seeds]
         size = config.algorithm.group_size
-        attempts = [Attempt(task, i, seed_for(seed, slot), config.rollout.temperature) for slot, task in enumerate(tasks) for i in range(size)]
+        attempts = [
+            Attempt(task, i, seed_for(seed, slot), config.rollout.temperature)
+            for slot, task in enumerate(tasks)
+            for i in range(size)
+        ]
         episodes = self._rollout(adapter).play(attempts)
         return [Group(task.id, part) for task, part in zip(tasks, _split(episodes, size), strict=True)]
 

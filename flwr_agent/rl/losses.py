@@ -24,16 +24,27 @@ class TokenStats:
         self._steps: dict[str, list[float]] = defaultdict(list)
 
     @torch.no_grad()
-    def add(self, batch: Batch, logps_BT: torch.Tensor, entropy_BT: torch.Tensor, *, loss: float, clip: float,
-            sampler: torch.Tensor) -> None:
+    def add(
+        self,
+        batch: Batch,
+        logps_BT: torch.Tensor,
+        entropy_BT: torch.Tensor,
+        *,
+        loss: float,
+        clip: float,
+        sampler: torch.Tensor,
+    ) -> None:
         """Take in one forward: policy log-probs and entropies `[B, T]`, the sampler's log-probs `[B, T]`."""
         mask = batch["completion_mask"] * batch["tool_mask"]
         old = batch.get("old_per_token_logps", logps_BT)
         ratio = (logps_BT - old).exp()
         self._tokens += float(mask.sum())
         self._sums["loss"] += loss
-        tokens = {"entropy": entropy_BT, "clip_fraction": ((ratio - 1).abs() > clip).float(),
-                  "sampler_gap": (sampler - old).abs()}
+        tokens = {
+            "entropy": entropy_BT,
+            "clip_fraction": ((ratio - 1).abs() > clip).float(),
+            "sampler_gap": (sampler - old).abs(),
+        }
         if "ref_per_token_logps" in batch:
             tokens["kl_base"] = k3(batch["ref_per_token_logps"], logps_BT)
         for name, value in tokens.items():

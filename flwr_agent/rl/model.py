@@ -23,10 +23,16 @@ def load_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", truncation_side="left")
     except (OSError, ValueError) as error:
-        raise ConfigError("model.path", config.model.path, f"no tokenizer could be loaded: {_first_line(error)}") from error
+        raise ConfigError(
+            "model.path", config.model.path, f"no tokenizer could be loaded: {_first_line(error)}"
+        ) from error
     if not tokenizer.chat_template:
-        raise ConfigError("model.path", config.model.path, "its tokenizer has no chat template; use an instruct model, "
-                          "or add `chat_template` to tokenizer_config.json")
+        raise ConfigError(
+            "model.path",
+            config.model.path,
+            "its tokenizer has no chat template; use an instruct model, "
+            "or add `chat_template` to tokenizer_config.json",
+        )
     return tokenizer
 
 
@@ -38,9 +44,13 @@ def load_policy(config: RunConfig) -> PreTrainedModel:
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return AutoModelForCausalLM.from_pretrained(locate(config), dtype=torch.float32, attn_implementation="sdpa").to(device)
+        return AutoModelForCausalLM.from_pretrained(locate(config), dtype=torch.float32, attn_implementation="sdpa").to(
+            device
+        )
     except (OSError, ValueError) as error:
-        raise ConfigError("model.path", config.model.path, f"no causal LM could be loaded: {_first_line(error)}") from error
+        raise ConfigError(
+            "model.path", config.model.path, f"no causal LM could be loaded: {_first_line(error)}"
+        ) from error
 
 
 def locate(config: RunConfig) -> str:

@@ -86,7 +86,9 @@ class Rollout:
         for key, (one, prompt) in enumerate(zip(live, prompts, strict=True)):
             one.prompt = prompt
             seed = seed_for(one.attempt.seed, one.attempt.task.id, one.attempt.sample, len(one.episode.turns))
-            self.generator.submit(Request(key, one.context + prompt, seed, self.config.max_new_tokens, one.attempt.temperature))
+            self.generator.submit(
+                Request(key, one.context + prompt, seed, self.config.max_new_tokens, one.attempt.temperature)
+            )
         answers: list[Completion] = []
         while len(answers) < len(live):
             answers += self.generator.collect()
@@ -94,14 +96,26 @@ class Rollout:
 
     def _windowed(self, live: list[_Live]) -> list[list[int]]:
         k = self.config.history
-        views = [View(one.instruction, one.step.text, one.step.admissible, tuple(one.history[-k:] if k else ()),
-                      len(one.episode.turns)) for one in live]
+        views = [
+            View(
+                one.instruction,
+                one.step.text,
+                one.step.admissible,
+                tuple(one.history[-k:] if k else ()),
+                len(one.episode.turns),
+            )
+            for one in live
+        ]
         prompts = self.chat.prompts([self.adapter.render(view) for view in views])
         return [ids[-self.config.max_prompt_tokens :] for ids in prompts]
 
     def _concat(self, live: list[_Live]) -> list[list[int]]:
-        return [self.chat.continuation(one.episode.turns[-1].response_ids, one.step.text) if one.episode.turns
-                else self._opening(one) for one in live]
+        return [
+            self.chat.continuation(one.episode.turns[-1].response_ids, one.step.text)
+            if one.episode.turns
+            else self._opening(one)
+            for one in live
+        ]
 
     def _opening(self, one: _Live) -> list[int]:
         first = self.adapter.render(View(one.instruction, one.step.text, one.step.admissible))

@@ -55,7 +55,9 @@ class _Row:
     reward: float
 
 
-def to_samples(groups: Iterable[Group], algorithm: AlgorithmConfig, rollout: RolloutConfig, *, seed: int = 0) -> list[Sample]:
+def to_samples(
+    groups: Iterable[Group], algorithm: AlgorithmConfig, rollout: RolloutConfig, *, seed: int = 0
+) -> list[Sample]:
     """All rows of a step; episodes that the environment failed carry none and count in no mean."""
     return [sample for group in groups for sample in _group_samples(group, algorithm, rollout, seed)]
 
@@ -79,7 +81,6 @@ def to_return(episode: Episode, algorithm: AlgorithmConfig) -> float:
     """Undiscounted training return of an episode, before penalties."""
     value = episode.score if algorithm.reward == "score" else float(episode.success)
     return algorithm.reward_scale * value
-
 
 
 def normalise(values: Sequence[tuple[int, float]], algorithm: AlgorithmConfig) -> list[float]:
@@ -111,8 +112,14 @@ def _episode_weights(owners: Sequence[int], algorithm: AlgorithmConfig) -> list[
 def _windowed_rows(index: int, episode: Episode, value: float, algorithm: AlgorithmConfig) -> list[_Row]:
     """One row per turn; each carries the episode's whole return, less the penalty of its own broken format."""
     return [
-        _Row(index, turn.prompt_ids, turn.response_ids, [1] * len(turn.response_ids), turn.logprobs,
-             value - (0.0 if turn.is_valid else algorithm.invalid_penalty))
+        _Row(
+            index,
+            turn.prompt_ids,
+            turn.response_ids,
+            [1] * len(turn.response_ids),
+            turn.logprobs,
+            value - (0.0 if turn.is_valid else algorithm.invalid_penalty),
+        )
         for turn in episode.turns
     ]
 

@@ -45,8 +45,8 @@ class Recipe:
     hidden_size: int = 96
     num_layers: int = 2
     num_heads: int = 3
-    num_demos: int = 1800
-    haste: float = 0.5
+    num_demos: int = 2400
+    haste: float = 0.45
     """See `demos.hurried`."""
     num_steps: int = 300
     batch_rows: int = 64
@@ -60,7 +60,9 @@ class Recipe:
 def ensure(config: RunConfig, recipe: Recipe = Recipe(), *, report: Callable[[str], None] = lambda _: None) -> Path:
     """Folder of the tiny policy for a run's environment and prompt style; made once per machine and cached."""
     adapter = to_adapter(config)
-    name = hashlib.sha256(json.dumps([asdict(recipe), adapter.fingerprint(), config.prompt.style, config.rollout.history]).encode())
+    name = hashlib.sha256(
+        json.dumps([asdict(recipe), adapter.fingerprint(), config.prompt.style, config.rollout.history]).encode()
+    )
     folder = Path.home() / ".cache" / "flwr_agent" / "tiny" / name.hexdigest()[:16]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
@@ -101,8 +103,15 @@ def to_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     core.normalizer = normalizers.Lowercase()
     core.pre_tokenizer = split
     core.decoder = decoders.WordPiece(prefix="##", cleanup=False)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", unk_token="<unk>", eos_token="<|im_end|>",
-                                        bos_token="<|im_start|>", padding_side="left", truncation_side="left")
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        eos_token="<|im_end|>",
+        bos_token="<|im_start|>",
+        padding_side="left",
+        truncation_side="left",
+    )
     tokenizer.chat_template = TEMPLATE
     return tokenizer
 
@@ -114,9 +123,17 @@ def to_model(vocab_size: int, recipe: Recipe) -> LlamaForCausalLM:
     token copies it (after Trockman and Kolter 2023, mimetic initialisation); shopping is mostly copying.
     """
     config = LlamaConfig(
-        vocab_size=vocab_size, hidden_size=recipe.hidden_size, intermediate_size=recipe.hidden_size * 8 // 3,
-        num_hidden_layers=recipe.num_layers, num_attention_heads=recipe.num_heads, num_key_value_heads=recipe.num_heads,
-        max_position_embeddings=1024, tie_word_embeddings=True, pad_token_id=0, bos_token_id=2, eos_token_id=3,
+        vocab_size=vocab_size,
+        hidden_size=recipe.hidden_size,
+        intermediate_size=recipe.hidden_size * 8 // 3,
+        num_hidden_layers=recipe.num_layers,
+        num_attention_heads=recipe.num_heads,
+        num_key_value_heads=recipe.num_heads,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=2,
+        eos_token_id=3,
     )
     model = LlamaForCausalLM(config)
     generator = torch.Generator().manual_seed(seed_for(recipe.version, "tiny"))
@@ -144,7 +161,10 @@ def imitate(model: LlamaForCausalLM, chat: Chat, demos: Sequence[Demo], recipe: 
 
 def _imitate(model: LlamaForCausalLM, chat: Chat, demos: Sequence[Demo], recipe: Recipe) -> float:
     prompts = chat.prompts([demo.prompt for demo in demos])
-    answers = [[*ids, chat.tokenizer.eos_token_id] for ids in chat.tokenizer([d.answer for d in demos], add_special_tokens=False)["input_ids"]]
+    answers = [
+        [*ids, chat.tokenizer.eos_token_id]
+        for ids in chat.tokenizer([d.answer for d in demos], add_special_tokens=False)["input_ids"]
+    ]
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=0.01, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.lr, recipe.num_steps, pct_start=0.1)
     model.train()
@@ -172,7 +192,9 @@ def like_length_batches(lengths: Sequence[int], recipe: Recipe) -> Iterator[list
         done += len(batches)
 
 
-def _loss(model: LlamaForCausalLM, prompts: list[list[int]], answers: list[list[int]], pad_id: int, prompt_weight: float) -> torch.Tensor:
+def _loss(
+    model: LlamaForCausalLM, prompts: list[list[int]], answers: list[list[int]], pad_id: int, prompt_weight: float
+) -> torch.Tensor:
     """Mean cross-entropy of the answers' tokens, plus `prompt_weight` times that of the prompts'."""
     ids, mask = left_pad([p + a for p, a in zip(prompts, answers, strict=True)], pad_id)
     positions = (mask.cumsum(-1) - 1).clamp(min=0)

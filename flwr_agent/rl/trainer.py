@@ -54,7 +54,11 @@ class Trainer:
             for indices in minibatches(len(kept), self.config.trainer.minibatch_rows, seed=seed + epoch):
                 share = sum(kept[i].num_tokens for i in indices) / max(1, sum(s.num_tokens for s in kept))
                 self._update(kept, indices, old, num_tokens=max(1, round(total * share)), stats=stats)
-        return stats.means() | {"rows": float(len(samples)), "rows_dropped": float(len(samples) - len(kept)), "tokens_trained": float(total)}
+        return stats.means() | {
+            "rows": float(len(samples)),
+            "rows_dropped": float(len(samples) - len(kept)),
+            "tokens_trained": float(total),
+        }
 
     def weights(self) -> dict[str, np.ndarray]:
         """The model's trainable values as fp32 arrays (copies)."""
@@ -71,8 +75,13 @@ class Trainer:
                 batch["ref_per_token_logps"] = self.seam.score(self.base, batch)
             loss = self.seam.loss(batch)
             self.seam.accelerator.backward(loss)
-            stats.add(batch, *self.seam.scored, loss=float(loss.detach()), clip=self.config.algorithm.clip,
-                      sampler=pad_rows([torch.tensor(kept[i].logprobs) for i in chunk], like=batch["completion_ids"]))
+            stats.add(
+                batch,
+                *self.seam.scored,
+                loss=float(loss.detach()),
+                clip=self.config.algorithm.clip,
+                sampler=pad_rows([torch.tensor(kept[i].logprobs) for i in chunk], like=batch["completion_ids"]),
+            )
         stats.add_step(**self._optimizer_step())
 
     def _optimizer_step(self) -> dict[str, float]:
@@ -161,8 +170,12 @@ def load_weights(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> No
     own = dict(model.named_parameters())
     if own.keys() != arrays.keys():
         strange = sorted(own.keys() ^ arrays.keys())
-        raise ProtocolError(f"weights do not fit the model: {len(strange)} names differ, first {strange[0]!r}; is model.path the same everywhere?")
+        raise ProtocolError(
+            f"weights do not fit the model: {len(strange)} names differ, first {strange[0]!r}; is model.path the same everywhere?"
+        )
     for name, p in own.items():
         if tuple(p.shape) != arrays[name].shape:
-            raise ProtocolError(f"weights do not fit the model: {name} is {arrays[name].shape}, expected {tuple(p.shape)}")
+            raise ProtocolError(
+                f"weights do not fit the model: {name} is {arrays[name].shape}, expected {tuple(p.shape)}"
+            )
         p.copy_(torch.from_numpy(np.ascontiguousarray(arrays[name])))

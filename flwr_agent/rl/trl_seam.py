@@ -71,7 +71,8 @@ class Seam(GRPOTrainer):
                 return out.log_probs[:, -keep:], out.entropy[:, -keep:]
             # Without Triton the fused head scores every position; here only the answer's logits are made.
             logits = model(**inputs, use_cache=False, logits_to_keep=keep + 1).logits[:, :-1]
-        logps_BTV = (logits.float() / self.temperature).log_softmax(-1)
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        logps_BTV = (logits.to(wide) / self.temperature).log_softmax(-1)
         entropy = -(logps_BTV.exp() * logps_BTV).sum(-1)
         return logps_BTV.gather(-1, ids_BT[:, -keep:, None])[..., 0], entropy
 
@@ -84,11 +85,31 @@ def _env_reward(**_: object) -> list[float]:
 def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
     trainer, algorithm = config.trainer, config.algorithm
     return GRPOConfig(
-        output_dir=folder, use_cpu=use_cpu, bf16=not use_cpu, report_to="none", disable_tqdm=True, log_level="error",
-        gradient_checkpointing=not use_cpu, pad_to_multiple_of=None, disable_dropout=True, seed=0, data_seed=0,
-        num_generations=2, per_device_train_batch_size=2, gradient_accumulation_steps=1, steps_per_generation=1,
-        max_steps=1, learning_rate=trainer.lr, weight_decay=trainer.weight_decay, max_grad_norm=0.0,
-        lr_scheduler_type="constant", temperature=config.rollout.temperature, loss_type="dapo",
-        scale_rewards="none", beta=0.0, epsilon=algorithm.clip, use_bias_correction_kl=False,
+        output_dir=folder,
+        use_cpu=use_cpu,
+        bf16=not use_cpu,
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+        gradient_checkpointing=not use_cpu,
+        pad_to_multiple_of=None,
+        disable_dropout=True,
+        seed=0,
+        data_seed=0,
+        num_generations=2,
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=1,
+        steps_per_generation=1,
+        max_steps=1,
+        learning_rate=trainer.lr,
+        weight_decay=trainer.weight_decay,
+        max_grad_norm=0.0,
+        lr_scheduler_type="constant",
+        temperature=config.rollout.temperature,
+        loss_type="dapo",
+        scale_rewards="none",
+        beta=0.0,
+        epsilon=algorithm.clip,
+        use_bias_correction_kl=False,
         max_completion_length=config.rollout.max_new_tokens,
     )
