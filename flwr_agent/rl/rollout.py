@@ -148,6 +148,6 @@ async def _guarded(call, episode: Episode) -> Step | None:
     """The environment boundary: whatever an environment raises becomes a failed episode."""
     try:
         return await call
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (the environment boundary)
         episode.stop, episode.error = StopReason.ENV_ERROR, f"{type(error).__name__}: {error}"
         return None
