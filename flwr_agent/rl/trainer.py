@@ -139,7 +139,7 @@ class Trainer:
         """Give the frozen base the same scoring head, so that both are measured by one path."""
         from trl.trainer.utils import add_fused_lm_head
 
-        base.requires_grad_(False).eval()
+        base.requires_grad_(requires_grad=False).eval()
         add_fused_lm_head(base, temperature=self.seam.temperature, outputs=("log_probs", "entropy"))
 
     @property

@@ -6,10 +6,15 @@ made of, never by a client, so any actor serves any client.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from flwr_agent.config import RunConfig
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
 
-_LEARNERS: dict[str, object] = {}
+if TYPE_CHECKING:
+    from flwr_agent.rl.learner import Learner
+
+_LEARNERS: dict[str, Learner] = {}
 
 
 def serve(request: TrainRequest | EvaluateRequest) -> TrainReply | EvaluateReply:
@@ -21,7 +26,6 @@ def serve(request: TrainRequest | EvaluateRequest) -> TrainReply | EvaluateReply
         _LEARNERS.clear()
         _LEARNERS[key] = Learner(request.config)
     learner = _LEARNERS[key]
-    assert isinstance(learner, Learner)
     return learner.train(request) if isinstance(request, TrainRequest) else learner.evaluate(request)
 
 
