@@ -70,6 +70,12 @@ class AlgorithmConfig:
     episode_weight: str = _key(
         "rows", "every row counts alike, or every episode does", allowed=("rows", "equal"), objective=True
     )
+    baseline: str = _key(
+        "group",
+        "returns are compared with the group's mean, or taken as they are (imitation of what succeeded)",
+        allowed=("group", "none"),
+        objective=True,
+    )
     scale_rewards: str = _key(
         "std", "divide advantages by the group's standard deviation, or not", allowed=("std", "none"), objective=True
     )

@@ -16,6 +16,7 @@ import strategies
 from flwr_agent import protocol
 from flwr_agent.arrays import digest, from_record, to_record
 from flwr_agent.config import RunConfig
+from flwr_agent.report import curve
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest
 from server_app import checkpoint, summary
 from server_app.checkpoint import RunState
@@ -68,6 +69,7 @@ def run(
             )
         finally:
             summary.write(folder, config, ledger.lines())
+            curve.draw(folder)
 
 
 class _Recorder(Observer):

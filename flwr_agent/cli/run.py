@@ -21,7 +21,7 @@ from flwr_agent.rl import launch
 
 POLL_S = 0.5
 COMPLETED = "finished:completed"
-REPORT, SUMMARY = "report.html", "federated_summary.json"
+FILES = ("curve.png", "federated_summary.json")
 _ERROR = re.compile(r"(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)")
 
 
@@ -93,7 +93,7 @@ def result(output: Path) -> str:
     """What a finished run achieved and where it is, in a few lines."""
     evaluations = Progress.read(output / LEDGER).evaluations
     lines = [_scores(evaluations[0], evaluations[-1], mode) for mode in ("", "greedy/")] if evaluations else []
-    files = [output / name for name in (REPORT, SUMMARY) if (output / name).is_file()]
+    files = [output / name for name in FILES if (output / name).is_file()]
     return "\n".join([*filter(None, lines), *(f"{file.stem}: {file}" for file in files), f"run folder: {output}"])
 
 

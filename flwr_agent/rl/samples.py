@@ -96,7 +96,7 @@ def normalise(values: Sequence[tuple[int, float]], algorithm: AlgorithmConfig) -
     if algorithm.group_stats == "episodes":
         owner = np.array([episode for episode, _ in values])
         pool = np.array([rewards[owner == e].mean() for e in np.unique(owner)])
-    centred = rewards - pool.mean()
+    centred = rewards - pool.mean() if algorithm.baseline == "group" else rewards
     return (centred / (pool.std() + EPSILON) if algorithm.scale_rewards == "std" else centred).tolist()
 
 
