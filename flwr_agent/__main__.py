@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 
 from flwr_agent.cli.app import app
-from flwr_agent.cli.run import RunFailed
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import AgentError
+from flwr_agent.errors import AgentError, ConfigError, DataError
 
 
 def main() -> None:
-    """Run a command; an error raised on purpose is one line on stderr: exit code 1 of a failed run, 2 of bad input."""
+    """Run a command; an error raised on purpose is one line on stderr: exit code 2 for bad input, else 1."""
     try:
         app(obj=_load_strategy)
     except AgentError as error:
         sys.stderr.write(f"error: {error}\n")
-        sys.exit(1 if isinstance(error, RunFailed) else 2)
+        sys.exit(2 if isinstance(error, ConfigError | DataError) else 1)
 
 
 def _load_strategy(config: RunConfig) -> object:

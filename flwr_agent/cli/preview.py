@@ -14,7 +14,7 @@ from rich.table import Table
 
 from flwr_agent.cli.progress import LEDGER, Progress, to_duration
 from flwr_agent.config import RunConfig
-from flwr_agent.rl.launch import num_gpus
+from flwr_agent.rl.launch import visible_gpus
 
 FP32_BYTES = 4
 _NAMED_SIZE = re.compile(r"(\d+(?:\.\d+)?)([bBmM])(?![a-zA-Z0-9])")
@@ -81,7 +81,11 @@ def _model_rows(config: RunConfig, of_model: Size | None) -> list[tuple[str, str
             to_bytes(size),
             f"{of_model.parameters:,} parameters ({of_model.source}) x {FP32_BYTES} bytes (fp32)",
         ),
-        ("client memory", to_bytes(copies * size), f"(received + weights + gradients + 2 AdamW moments{base}) x model"),
+        (
+            "client memory",
+            to_bytes(copies * size),
+            f"(received + weights + gradients + 2 AdamW moments{base}) x model; activations come on top",
+        ),
         ("server memory", to_bytes(3 * size), "(global model + sum + one reply) x model, for any number of clients"),
         ("traffic", to_bytes(2 * clients * size), f"2 directions x {clients} clients x model"),
     ]
@@ -111,7 +115,7 @@ def _time(config: RunConfig, work: float) -> tuple[str, str]:
     ledger = Path(config.output_dir) / LEDGER
     if measured_s := Progress.read(ledger).mean_round_s:
         return to_duration(measured_s), f"mean of the rounds in {ledger}"
-    gpus = num_gpus()
+    gpus = len(visible_gpus())
     if gpus:
         return to_duration(work / gpus / GPU_FLOPS), f"work / ({gpus} GPUs x {GPU_FLOPS:.0e} FLOP/s, assumed)"
     rate = cpu_flops()

@@ -57,7 +57,24 @@ def show(plan: Plan, console: Console) -> None:
     console.print(
         preview.settings(plan.config, frozenset(plan.explicit)), highlight=False, markup=False, soft_wrap=True
     )
-    console.print(preview.estimate(plan.config, preview.size_of(plan.config.model.path)))
+    console.print(preview.estimate(plan.config, preview.size_of(_model(plan.config))))
+
+
+def _model(config: RunConfig) -> str:
+    if config.model.path != "tiny":
+        return config.model.path
+    from flwr_agent.rl import tiny
+
+    return str(tiny.place(config))
+
+
+def _prepare(config: RunConfig, display: Display) -> None:
+    """Make the tiny policy now if this machine has not made it yet: no client's deadline runs while it takes its time."""
+    if config.model.path == "tiny" and not Path(_model(config)).exists():
+        from flwr_agent.rl import tiny
+
+        display.say("making the tiny policy, once per machine")
+        tiny.ensure(config)
 
 
 def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
@@ -71,7 +88,7 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
     federation = launch.Federation(
         num_nodes=fed.total_clients if is_deployment else fed.clients_per_round,
         threads=config.worker.torch_threads,
-        gpus=float(launch.num_gpus() > 0),
+        gpus=float(bool(launch.visible_gpus())),
         is_deployment=is_deployment,
     )
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -80,6 +97,7 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
     display = Display(console, output / LEDGER, rounds=fed.rounds, clients=fed.clients_per_round)
     launch.end_on_sigterm()
     with display.shown():
+        _prepare(config, display)
         display.say("starting Flower")
         with launch.flower(federation) as flower:
             status = _follow(flower, flower.submit(ROOT, plan.explicit), log, display)

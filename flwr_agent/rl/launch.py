@@ -38,8 +38,9 @@ QUIET = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 }
-"""No network calls, no installation while a run starts, every client's log line kept, devices as they are."""
+"""No network calls, no installation while a run starts, every client's log line kept and no bars in it, devices as they are."""
 CONNECTION = "own"
 
 
@@ -144,7 +145,8 @@ def flower(federation: Federation) -> Iterator[Flower]:
         _wait_until_healthy(process, port, home / "superlink.log")
         for client_id, node_port in enumerate(node_ports):
             command = _supernode(client_id, federation.num_nodes, port, node_port)
-            stack.enter_context(supervised(command, cwd, env, home / f"supernode-{client_id}.log"))
+            log = home / f"supernode-{client_id}.log"
+            stack.enter_context(supervised(command, cwd, pinned(env, client_id), log))
         yield Flower(home=home, env=env, federation=federation, process=process)
 
 
@@ -208,16 +210,23 @@ def child_env(home: Path, *, threads: int) -> dict[str, str]:
     }  # fmt: skip
 
 
-def num_gpus() -> int:
+def visible_gpus() -> list[str]:
     """NVIDIA devices this process may use: those of `CUDA_VISIBLE_DEVICES` if it is set, else all of the machine."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return len([device for device in visible.split(",") if device.strip() not in ("", "-1")])
+        devices = [device.strip() for device in visible.split(",")]
+        return [device for device in devices if device not in ("", "-1")]
     try:
         done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        return 0
-    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+        return []
+    return [str(i) for i in range(sum(line.startswith("GPU ") for line in done.stdout.splitlines()))]
+
+
+def pinned(env: Mapping[str, str], index: int) -> dict[str, str]:
+    """`env` for the `index`-th of several processes that share our devices, one device each, in turn."""
+    gpus = visible_gpus()
+    return dict(env) | ({"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)]} if gpus else {})
 
 
 def free_ports(count: int) -> list[int]:

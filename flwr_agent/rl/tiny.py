@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -57,22 +56,23 @@ class Recipe:
     """Fixed, because the number of threads changes the last bits of a sum."""
 
 
-def ensure(config: RunConfig, recipe: Recipe = Recipe(), *, report: Callable[[str], None] = lambda _: None) -> Path:
-    """Folder of the tiny policy for a run's environment and prompt style; made once per machine and cached."""
-    adapter = to_adapter(config)
-    name = hashlib.sha256(
-        json.dumps([asdict(recipe), adapter.fingerprint(), config.prompt.style, config.rollout.history]).encode()
-    )
-    folder = Path.home() / ".cache" / "flwr_agent" / "tiny" / name.hexdigest()[:16]
+def place(config: RunConfig, recipe: Recipe = Recipe()) -> Path:
+    """Folder where this machine keeps the tiny policy of a run's environment and prompt style, made or not."""
+    made_of = [asdict(recipe), to_adapter(config).fingerprint(), config.prompt.style, config.rollout.history]
+    name = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]
+    return Path.home() / ".cache" / "flwr_agent" / "tiny" / name
+
+
+def ensure(config: RunConfig, recipe: Recipe = Recipe()) -> Path:
+    """The tiny policy's folder; made once per machine and cached."""
+    folder = place(config, recipe)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
-            start = time.perf_counter()
             unfinished = folder.with_suffix(".tmp")
             shutil.rmtree(unfinished, ignore_errors=True)
-            build(adapter, unfinished, recipe, history=config.rollout.history)
+            build(to_adapter(config), unfinished, recipe, history=config.rollout.history)
             unfinished.rename(folder)
-            report(f"made the tiny policy in {time.perf_counter() - start:.0f} s: {folder}")
     return folder
 
 

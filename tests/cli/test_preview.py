@@ -41,9 +41,9 @@ def test_paper_round_is_the_published_arithmetic(tmp_path: Path):
 
 def test_without_a_kl_term_no_base_model_is_held(tmp_path: Path):
     config = presets.load({}, base=tmp_path)
-    without = replace(config, algorithm=replace(config.algorithm, kl_coef=0.0))
+    with_kl, without = (replace(config, algorithm=replace(config.algorithm, kl_coef=coef)) for coef in (0.01, 0.0))
     size = preview.Size(parameters=250_000, source="counted")
-    assert "6 MB" in text_of(preview.estimate(config, size))
+    assert "6 MB" in text_of(preview.estimate(with_kl, size))
     assert "5 MB" in text_of(preview.estimate(without, size))
 
 

@@ -96,8 +96,9 @@ def test_a_folder_of_another_objective_is_refused_with_the_run_s_last_word(finis
 
 
 @pytest.mark.slow
-def test_simulation_and_supernodes_give_the_same_weights_bit_for_bit(finished, start, tmp_path: Path):
-    process = start(tmp_path / "deployed", "--deployment")
+@pytest.mark.parametrize("mode", ["inline", "process"])
+def test_simulation_and_supernodes_give_the_same_weights_bit_for_bit(finished, start, tmp_path: Path, mode: str):
+    process = start(tmp_path / "deployed", "--deployment", f"worker.mode={mode}")
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, err
     assert digests(tmp_path / "deployed") == digests(finished[0])

@@ -101,10 +101,22 @@ def test_children_neither_phone_home_nor_install(tmp_path: Path):
     assert (env["FLWR_HOME"], env["OMP_NUM_THREADS"]) == (str(tmp_path), "3")
 
 
-@pytest.mark.parametrize(("visible", "count"), [("", 0), ("-1", 0), ("0", 1), ("4,5", 2), ("GPU-8a, GPU-9b", 2)])
-def test_gpus_are_those_that_are_visible(monkeypatch: pytest.MonkeyPatch, visible: str, count: int):
+@pytest.mark.parametrize(
+    ("visible", "devices"), [("", []), ("-1", []), ("0", ["0"]), ("GPU-8a, GPU-9b", ["GPU-8a", "GPU-9b"])]
+)
+def test_gpus_are_those_that_are_visible(monkeypatch: pytest.MonkeyPatch, visible: str, devices: list[str]):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert launch.num_gpus() == count
+    assert launch.visible_gpus() == devices
+
+
+def test_processes_share_the_visible_gpus_in_turn_by_position(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    assert [launch.pinned({}, i)["CUDA_VISIBLE_DEVICES"] for i in range(3)] == ["4", "5", "4"]
+
+
+def test_without_gpus_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert launch.pinned({"A": "b"}, 0) == {"A": "b"}
 
 
 def test_simulated_clients_fit_a_machine_with_fewer_cores_than_threads():
