@@ -77,6 +77,7 @@ def test_a_run_writes_its_config_its_ledger_its_checkpoints_and_its_summary(whol
     names = {path.name for path in whole.iterdir() if not path.name.startswith(".")}
     assert names == {
         "config.json",
+        "curve.png",
         "ledger.jsonl",
         "federated_summary.json",
         "round-00000",
