@@ -45,10 +45,10 @@ class Recipe:
     num_layers: int = 2
     num_heads: int = 3
     num_demos: int = 2400
-    haste: float = 0.45
+    haste: float = 0.85
     """See `demos.hurried`."""
-    num_steps: int = 300
-    batch_rows: int = 64
+    num_steps: int = 500
+    batch_rows: int = 32
     lr: float = 2e-3
     prompt_weight: float = 0.3
     """Weight of predicting the prompt's own tokens beside the answer's: it teaches the model to copy."""
