@@ -6,11 +6,13 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
 
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
 
 TINY = "tiny"
+disable_progress_bar()
 
 
 def load_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:

@@ -19,6 +19,7 @@ import torch
 from filelock import FileLock
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils.logging import disable_progress_bar
 
 from envs.base import EnvAdapter
 from flwr_agent.config import RunConfig
@@ -86,6 +87,7 @@ def build(adapter: EnvAdapter, folder: Path, recipe: Recipe, *, history: int) ->
     model = to_model(len(tokenizer), recipe)
     imitate(model, Chat(tokenizer), demos, recipe)
     folder.mkdir(parents=True)
+    disable_progress_bar()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
