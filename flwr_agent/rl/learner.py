@@ -39,7 +39,7 @@ class Learner:
 
     def __init__(self, config: RunConfig):
         torch.set_num_threads(config.worker.torch_threads)
-        torch.use_deterministic_algorithms(mode=True)
+        torch.use_deterministic_algorithms(mode=not torch.cuda.is_available())
         self.config = config
         self.chat = Chat(load_tokenizer(config))
         policy = load_policy(config)
