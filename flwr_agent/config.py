@@ -155,6 +155,7 @@ class EnvConfig:
         objective=True,
     )
     search_return_n: int = _key(50, "products a WebShop search may return", low=1, objective=True)
+    val_search_return_n: int = _key(50, "the same for held-out tasks, whatever the clients' own", low=1, objective=True)
     reward: str = _key(
         "strict",
         "WebShop reward: exact option values, or the published matching",

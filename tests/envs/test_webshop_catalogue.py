@@ -17,7 +17,7 @@ from envs.webshop.session import BUY, NEXT, PREV, SUB_PAGES
 from envs.webshop.shop import embedded_shop
 from flwr_agent.paths import ROOT
 
-GOLDEN = "1003562975a5cc7746fc67e3620b4699305416a24d81f7d957987955af806778"
+GOLDEN = "540d2f532404ba98bd722d94db704e26de54c54b609522361ff99e7af61c9dad"
 
 
 @pytest.fixture(scope="module")
