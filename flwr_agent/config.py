@@ -366,3 +366,15 @@ def _check_together(config: RunConfig) -> None:
             config.strategy.prox_mu,
             "fedavg has no proximal term; set strategy.name=fedprox or leave it unset",
         )
+    if config.algorithm.baseline == "none" and config.algorithm.scale_rewards == "std":
+        raise ConfigError(
+            "algorithm.scale_rewards",
+            "std",
+            "returns that are not centred (algorithm.baseline=none) are not scaled by their spread; use none",
+        )
+    if config.trainer.optimizer_reset == "never" and fed.total_clients > 1:
+        raise ConfigError(
+            "trainer.optimizer_reset",
+            "never",
+            "one process serves many clients, so what is kept would leak between them; set federation.total_clients=1",
+        )

@@ -20,7 +20,7 @@ from flwr_agent.rl.episode import Episode, Group, StopReason
 from flwr_agent.rl.generate import GREEDY, TransformersGenerator
 from flwr_agent.rl.model import load_policy, load_tokenizer
 from flwr_agent.rl.rollout import Attempt, Rollout
-from flwr_agent.rl.samples import Sample, to_return, to_samples
+from flwr_agent.rl.samples import Sample, counted, to_return, to_samples
 from flwr_agent.rl.trainer import Trainer, load_weights, to_arrays
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
 from flwr_agent.world import to_adapter, to_shard
@@ -170,10 +170,10 @@ def _play_stats(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def _rollout_stats(groups: Sequence[Group], samples: Sequence[Sample], config: RunConfig) -> dict[str, float]:
     episodes = [episode for group in groups for episode in group.episodes]
-    returns = [[to_return(e, config.algorithm) for e in group.episodes] for group in groups]
+    returns = [[to_return(e, config.algorithm) for e in counted(group)] for group in groups]
     return _play_stats(episodes) | {
-        "reward": float(np.mean([np.mean(r) for r in returns])),
-        "zero_std_groups": float(np.mean([np.std(r) == 0.0 for r in returns])),
+        "reward": float(np.mean([value for values in returns for value in values] or [0.0])),
+        "zero_std_groups": float(np.mean([len(set(values)) < 2 for values in returns])),
         "prompt_tokens": float(sum(len(s.prompt_ids) for s in samples)),
         "response_tokens": float(sum(s.num_tokens for s in samples)),
     }
