@@ -5,6 +5,8 @@ from policies import random_rows
 
 from flwr_agent.rl.batch import chunks, minibatches, right_pad, to_batch
 
+TWELVE = random_rows(12)
+
 
 @given(st.integers(0, 60), st.integers(0, 70), st.integers(0, 2**62))
 def test_minibatches_hold_every_row_once_and_are_full_but_the_last(num_rows, size, seed):
@@ -27,7 +29,7 @@ def test_minibatches_leave_the_global_generator_alone():
 
 @given(st.permutations(range(12)), st.integers(1, 15))
 def test_chunks_hold_every_row_once_sorted_by_length_whatever_their_order(indices, size):
-    rows = random_rows(12)
+    rows = TWELVE
     found = chunks(indices, rows, size)
     lengths = [len(rows[i].prompt_ids) + len(rows[i].response_ids) for chunk in found for i in chunk]
     assert lengths == sorted(lengths)

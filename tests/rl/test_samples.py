@@ -183,3 +183,12 @@ def test_shuffled_rewards_keep_their_values_and_lose_their_owners():
     assert shuffled[0] == advantages(*played, algorithm__reward="shuffled", seed=0)
     share_of_wins = np.mean(np.array(shuffled) > 0, axis=0)
     assert np.all(np.abs(share_of_wins - 3 / 8) < 0.3)
+
+
+@pytest.mark.parametrize("weight", ["rows", "equal"])
+def test_without_a_baseline_a_winner_is_imitated_and_a_loser_is_no_signal(weight):
+    keys = {"algorithm__baseline": "none", "algorithm__scale_rewards": "none", "algorithm__episode_weight": weight}
+    alike = advantages(episode([True], won=True), episode([True], won=True), **keys)
+    assert alike == [10.0, 10.0]
+    mixed = advantages(episode([True] * 3, won=True), episode([True]), **keys)
+    assert mixed == pytest.approx([10.0 * (2 / 3 if weight == "equal" else 1)] * 3 + [0.0])
