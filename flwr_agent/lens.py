@@ -17,7 +17,7 @@ from envs.base import EnvAdapter, Shard, Task, Variant, View
 from envs.partition import heterogeneity, knobs
 from envs.partition.disagreement import Disagreement, Policy, disagreement
 from envs.partition.heterogeneity import Heterogeneity, Mask
-from envs.partition.labels import easy_tasks, read_labels
+from envs.partition.labels import check_labels, easy_tasks, read_labels
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
 from flwr_agent.seeds import rng
@@ -113,7 +113,7 @@ def look(config: RunConfig, *, labels: Path | None = None, compare_tasks: int = 
     tasks = to_adapter(config).tasks("train")
     shards = [to_shard(config, tasks, client) for client in range(config.federation.total_clients)]
     file = labels or _own_labels(config)
-    easy = easy_tasks(tasks, read_labels(file)) if file else None
+    easy = _easy(tasks, file) if file else None
     metrics, floor = heterogeneity.measure(tasks, shards, easy), heterogeneity.iid_floor(tasks, shards, easy)
     held_CN = heterogeneity.holdings(tasks, shards)
     worlds = _worlds(shards)
@@ -137,6 +137,12 @@ def look(config: RunConfig, *, labels: Path | None = None, compare_tasks: int = 
 def _own_labels(config: RunConfig) -> str | None:
     uses_labels = "trajectories_file" in knobs(config.partition.strategy)
     return config.partition.trajectories_file if uses_labels else None
+
+
+def _easy(tasks: Sequence[Task], file: Path | str) -> Mask:
+    labels = read_labels(file)
+    check_labels(labels, tasks, "labels", file)
+    return easy_tasks(tasks, labels)
 
 
 def _worlds(shards: Sequence[Shard]) -> list[Variant]:

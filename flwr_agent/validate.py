@@ -13,7 +13,7 @@ from typing import Any
 from envs import partition, registry
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, DataError
-from flwr_agent.world import to_adapter, to_shard
+from flwr_agent.world import to_adapter, to_shard, to_world
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 """A Hugging Face id; whether it exists cannot be known offline."""
@@ -42,13 +42,17 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
 
 
 def check_world(config: RunConfig) -> None:
-    """Load the environment's tasks and cut the last client's shard, where the tasks are on this machine.
+    """Load the environment's tasks, cut every client's shard and open its world, where the tasks are on this machine.
 
     Raises:
-        ConfigError: a setting that the environment or the partition refuses.
+        ConfigError: a setting that the environment or the partition refuses, or a world that lacks a task of its shard.
         DataError: a data file is malformed.
     """
-    to_shard(config, to_adapter(config).tasks("train"), config.federation.total_clients - 1)
+    tasks = to_adapter(config).tasks("train")
+    for client_id in range(config.federation.total_clients):
+        shard = to_shard(config, tasks, client_id)
+        if shard.variant is not None:
+            to_world(config, shard)
 
 
 def check_model(path: str) -> None:

@@ -23,7 +23,7 @@ from flwr_agent.rl.rollout import Attempt, Rollout
 from flwr_agent.rl.samples import Sample, counted, to_return, to_samples
 from flwr_agent.rl.trainer import Trainer, load_weights, to_arrays
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
-from flwr_agent.world import to_adapter, to_shard
+from flwr_agent.world import to_adapter, to_shard, to_world
 
 ACTOR = "actor/"
 """Group prefix of the policy's arrays in a record."""
@@ -132,10 +132,10 @@ class Learner:
         return Rollout(adapter, self.generator, self.chat, self.config.rollout)
 
     def _adapter(self, config: RunConfig, shard: Shard | None) -> EnvAdapter:
-        variant = shard.variant if shard else None
-        key = repr((config.env, config.prompt, variant))
+        """One client's world, or the standard one, in which all held-out tasks are played."""
+        key = repr((config.env, config.prompt, shard.variant if shard else None))
         if key not in self._adapters:
-            self._adapters[key] = to_adapter(config, variant)
+            self._adapters[key] = to_world(config, shard) if shard else to_adapter(config)
         return self._adapters[key]
 
 
