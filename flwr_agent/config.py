@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 from flwr_agent.errors import ConfigError
+from flwr_agent.seeds import MAX_EPOCH_ROWS
 
 Scalar = bool | int | float | str
 
@@ -225,13 +226,6 @@ class WorkerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReportConfig:
-    """What is written for people."""
-
-    trajectories: bool = _key(False, "keep the best and worst evaluation episodes as text")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
     """Everything a run is made of.
 
@@ -254,11 +248,15 @@ class RunConfig:
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
-    report: ReportConfig = field(default_factory=ReportConfig)
 
     def flat(self) -> dict[str, Scalar]:
         """Dotted key -> value, in the order of the tree."""
         return {key: _get(self, key) for key in KEYS}
+
+    def identity(self) -> str:
+        """Digest of every key that a client's work may depend on, its speed included; folders are outside it."""
+        values = {key: value for key, value in self.flat().items() if key not in ("output_dir", "fresh")}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def fingerprint(self) -> str:
         """Digest of every key that changes what is optimised; folders, timeouts and reports are outside it."""
@@ -359,6 +357,13 @@ def _check_together(config: RunConfig) -> None:
             "federation.min_clients",
             fed.min_clients,
             f"cannot exceed federation.clients_per_round={fed.clients_per_round}",
+        )
+    rows = config.trainer.tasks_per_step * fed.epochs_per_round
+    if rows > MAX_EPOCH_ROWS:
+        raise ConfigError(
+            "trainer.tasks_per_step",
+            config.trainer.tasks_per_step,
+            f"times federation.epochs_per_round={fed.epochs_per_round} exceeds {MAX_EPOCH_ROWS} task seeds a client-round",
         )
     if config.strategy.prox_mu and config.strategy.name == "fedavg":
         raise ConfigError(

@@ -60,7 +60,15 @@ class Ledger:
         return _parse(self.path.read_bytes()) if self.path.exists() else []
 
     def rewind(self, position: int) -> list[Line]:
-        """Cut off everything after `position` and return its whole lines."""
+        """Cut off everything after `position` and return its whole lines.
+
+        Raises:
+            ResumeError: the file is shorter than that.
+        """
+        if position > self.position:
+            raise ResumeError(
+                f"{self.path} is shorter than the checkpoint says; restore it, or set fresh=true to archive the run"
+            )
         tail = _parse(self.path.read_bytes()[position:])
         with self.path.open("r+b") as file:
             file.truncate(position)

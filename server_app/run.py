@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
 from server_app.ledger import FILE, Ledger, Line
 from strategies import ClientOutcome, Observer, Round
+
+logger = logging.getLogger("flwr.agent")
 
 
 def run(
@@ -69,7 +72,7 @@ def run(
             )
         finally:
             summary.write(folder, config, ledger.lines())
-            curve.draw(folder)
+            _draw(folder)
 
 
 class _Recorder(Observer):
@@ -104,6 +107,14 @@ class _Recorder(Observer):
         self._ledger.append("checkpoint", round=round_.round, seconds=time.monotonic() - started)
 
 
+def _draw(folder: Path) -> None:
+    """Draw the curve; a picture that cannot be made is a warning, never the end of a run."""
+    try:
+        curve.draw(folder)
+    except Exception as error:  # noqa: BLE001 (a sink for people)
+        logger.warning("no learning curve: %s", error)
+
+
 def _open(
     folder: Path, config: RunConfig, initial_arrays: Callable[[RunConfig], Arrays]
 ) -> tuple[RunState, Ledger, list[Line]]:
@@ -117,7 +128,7 @@ def _open(
     ledger = Ledger(folder)
     tail = ledger.rewind(state.ledger_position)
     for line in tail:
-        if line["kind"] == "evaluation" and line["round"] <= state.round:
+        if line["kind"] == "accepted" or (line["kind"] == "evaluation" and line["round"] <= state.round):
             ledger.append(**line)
     accepted = [line["clients"] for line in tail if line["kind"] == "accepted"]
     ledger.append("resume", round=state.round, accepted=accepted[-1] if accepted else None)

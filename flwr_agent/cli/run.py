@@ -93,7 +93,7 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
     )
     output.parent.mkdir(parents=True, exist_ok=True)
     log = output.with_name(output.name + ".log")
-    log.write_bytes(b"")
+    start = log.stat().st_size if log.is_file() else 0
     display = Display(console, output / LEDGER, rounds=fed.rounds, clients=fed.clients_per_round)
     launch.end_on_sigterm()
     with display.shown():
@@ -102,7 +102,7 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
         with launch.flower(federation) as flower:
             status = _follow(flower, flower.submit(ROOT, plan.explicit), log, display)
     if status != COMPLETED:
-        reason = last_error(log.read_text(encoding="utf-8", errors="replace"))
+        reason = last_error(log.read_bytes()[start:].decode(errors="replace"))
         raise RunFailed(f"run {status.removeprefix('finished:')}: {reason} (log: {log})")
     console.print(result(output), highlight=False, markup=False, soft_wrap=True)
 
@@ -153,9 +153,3 @@ def _follow(flower: launch.Flower, run_id: int, log: Path, display: Display) -> 
         if status.startswith("finished"):
             return status
         time.sleep(POLL_S)
-
-
-def _tail(log: Path, start: int) -> str:
-    with log.open("rb") as file:
-        file.seek(start)
-        return file.read().decode(errors="replace")

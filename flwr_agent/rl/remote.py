@@ -59,7 +59,7 @@ def ask(request: TrainRequest | EvaluateRequest, node: str) -> TrainReply | Eval
 
 def to_address(request: TrainRequest | EvaluateRequest, node: str) -> str:
     """Socket of the worker that may answer this request; short, because the system allows about 100 bytes."""
-    parts = json.dumps([request.experiment, request.config.fingerprint(), code_hash(), node])
+    parts = json.dumps([request.experiment, request.config.identity(), code_hash(), node])
     folder = Path(tempfile.gettempdir()) / f"flwr-agent-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():

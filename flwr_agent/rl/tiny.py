@@ -23,6 +23,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from envs.base import EnvAdapter
 from flwr_agent.config import RunConfig
+from flwr_agent.errors import ConfigError
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.demos import Demo, demonstrate
 from flwr_agent.rl.generate import left_pad
@@ -78,12 +79,20 @@ def ensure(config: RunConfig, recipe: Recipe = Recipe()) -> Path:
 
 
 def build(adapter: EnvAdapter, folder: Path, recipe: Recipe, *, history: int) -> None:
-    """Write tokenizer and warm-started weights to `folder`."""
+    """Write tokenizer and warm-started weights to `folder`.
+
+    Raises:
+        ConfigError: the environment has no `demo` tasks or no oracle.
+    """
     tasks = adapter.tasks("demo")
     order = rng(recipe.version, "demos").permutation(len(tasks))[: recipe.num_demos]
     demos = demonstrate(adapter, [tasks[i] for i in order], haste=recipe.haste, history=history, seed=recipe.version)
     words = demonstrate(adapter, adapter.tasks("train")[:500], haste=0.0, history=0, seed=recipe.version)
     tokenizer = to_tokenizer(f"{d.prompt}\n{d.answer}" for d in [*demos, *words])
+    if not demos:
+        raise ConfigError(
+            "model.path", "tiny", f"environment {adapter.name!r} has no demonstrations; give a model folder"
+        )
     model = to_model(len(tokenizer), recipe)
     imitate(model, Chat(tokenizer), demos, recipe)
     folder.mkdir(parents=True)

@@ -87,7 +87,7 @@ class Trainer:
         for chunk in chunks(rows, samples, self.config.trainer.micro_rows):
             batch = self._batch([samples[i] for i in chunk], num_tokens)
             if old is not None:
-                batch["old_per_token_logps"] = right_pad([old[i] for i in chunk], 0)
+                batch["old_per_token_logps"] = right_pad([old[i] for i in chunk], 0, self._device)
             if self.base is not None:
                 batch["ref_per_token_logps"] = self.seam.score(self.base, batch)
             loss = self.seam.loss(batch)

@@ -21,7 +21,7 @@ def serve(request: TrainRequest | EvaluateRequest) -> TrainReply | EvaluateReply
     """Answer a request with the learner of its configuration, made on first use."""
     from flwr_agent.rl.learner import Learner
 
-    key = request.config.fingerprint()
+    key = request.config.identity()
     if key not in _LEARNERS:
         _LEARNERS.clear()
         _LEARNERS[key] = Learner(request.config)

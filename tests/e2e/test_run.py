@@ -17,7 +17,7 @@ import pytest
 from flwr_agent import presets
 from flwr_agent.paths import ROOT
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1000)]
 TIMEOUT_S = 900
 SETTINGS = ("--preset", "tinyguess", "federation.rounds=2", "evaluation.tasks=4")
 
