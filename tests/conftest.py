@@ -16,7 +16,7 @@ def data_dir(request: pytest.FixtureRequest) -> Path:
     """The folder given with `--data`; tests that need it are skipped without one."""
     folder = request.config.getoption("--data")
     if folder is None:
-        pytest.skip("needs real data: run pytest with --data DIR")
+        pytest.skip("needs real data: run pytest with --data=DIR")
     return folder.resolve()
 
 
