@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +22,8 @@ from flwr_agent.rl import launch
 
 POLL_S = 0.5
 COMPLETED = "finished:completed"
+PLAIN: Mapping[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
+"""How text is printed that must come out as it is."""
 FILES = ("curve.png", "federated_summary.json")
 _ERROR = re.compile(r"(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)")
 
@@ -85,6 +88,9 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
     """
     config, output = plan.config, Path(plan.config.output_dir)
     fed = config.federation
+    if not config.fresh and is_complete(output, config):
+        console.print(f"{result(output)}\nthis run is complete; add fresh=true to archive it and start over", **PLAIN)
+        return
     federation = launch.Federation(
         num_nodes=fed.total_clients if is_deployment else fed.clients_per_round,
         threads=config.worker.torch_threads,
@@ -104,7 +110,15 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
     if status != COMPLETED:
         reason = last_error(log.read_bytes()[start:].decode(errors="replace"))
         raise RunFailed(f"run {status.removeprefix('finished:')}: {reason} (log: {log})")
-    console.print(result(output), highlight=False, markup=False, soft_wrap=True)
+    console.print(result(output), **PLAIN)
+
+
+def is_complete(output: Path, config: RunConfig) -> bool:
+    """Whether the folder holds this very run with its last round done."""
+    facts = output / "config.json"
+    if not facts.is_file() or json.loads(facts.read_text(encoding="utf-8"))["fingerprint"] != config.fingerprint():
+        return False
+    return Progress.read(output / LEDGER).round == config.federation.rounds
 
 
 def result(output: Path) -> str:
