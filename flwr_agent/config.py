@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
@@ -322,6 +323,10 @@ def _checked(key: str, value: Any) -> Scalar:
         value = float(value)
     if type(value) is not spec.type:
         raise ConfigError(key, value, f"must be of type {spec.type.__name__}, not {type(value).__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(key, value, "must be a finite number")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigError(key, value, "must fit in 64 bits")
     low, high, allowed = (spec.metadata[name] for name in ("low", "high", "allowed"))
     if spec.type in (int, float) and not (low is None or value >= low):
         raise ConfigError(key, value, f"must be at least {low:g}")

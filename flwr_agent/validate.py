@@ -48,7 +48,12 @@ def check_world(config: RunConfig) -> None:
         ConfigError: a setting that the environment or the partition refuses, or a world that lacks a task of its shard.
         DataError: a data file is malformed.
     """
-    tasks = to_adapter(config).tasks("train")
+    adapter = to_adapter(config)
+    if config.evaluation.where != "off" and config.evaluation.tasks > (held_out := len(adapter.tasks("val"))):
+        raise ConfigError(
+            "evaluation.tasks", config.evaluation.tasks, f"{config.env.name} has {held_out} held-out tasks"
+        )
+    tasks = adapter.tasks("train")
     for client_id in range(config.federation.total_clients):
         shard = to_shard(config, tasks, client_id)
         if shard.variant is not None:

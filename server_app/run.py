@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 
 import strategies
 from flwr_agent import protocol
-from flwr_agent.arrays import digest, from_record, to_record
+from flwr_agent.arrays import digest, from_record, replace, to_record
 from flwr_agent.config import RunConfig
 from flwr_agent.report import curve
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest
@@ -120,6 +120,8 @@ def _open(
 ) -> tuple[RunState, Ledger, list[Line]]:
     """The state to go on from, the ledger cut back to it, and what a dead attempt had written after it."""
     state = checkpoint.resume(folder, config)
+    if state is None:
+        checkpoint.check_is_ours(folder, config)
     _write_config(folder, config)
     if state is None:
         (folder / FILE).unlink(missing_ok=True)
@@ -152,7 +154,9 @@ def _begin(folder: Path, config: RunConfig, arrays: Arrays, ledger: Ledger) -> R
 
 def _write_config(folder: Path, config: RunConfig) -> None:
     facts = {"fingerprint": config.fingerprint(), "config": config.flat()}
-    (folder / "config.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    tmp = folder / "config.json.tmp"
+    tmp.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    replace(tmp, folder / "config.json")
 
 
 def _scored(lines: Sequence[Line]) -> set[int]:

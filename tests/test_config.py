@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from flwr_agent.config import resolve
@@ -24,3 +26,17 @@ def test_the_fixes_that_are_named_are_accepted():
     assert resolve(one, {"trainer.optimizer_reset": "never"}).trainer.optimizer_reset == "never"
     assert resolve({"algorithm.baseline": "none", "algorithm.scale_rewards": "none"}).algorithm.baseline == "none"
     assert resolve({"strategy.name": "fedprox", "strategy.prox_mu": 0.1}).strategy.prox_mu == 0.1
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"trainer.lr": float("inf")}, "trainer.lr=inf: must be a finite number"),
+        ({"algorithm.clip": float("nan")}, "algorithm.clip=nan: must be a finite number"),
+        ({"seed": 2**63}, "seed=9223372036854775808: must fit in 64 bits"),
+        ({"trainer.tasks_per_step": 999}, "times federation.epochs_per_round=5 exceeds 1000 task seeds"),
+    ],
+)
+def test_numbers_that_no_run_can_use_are_refused(values, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        resolve(values)

@@ -87,7 +87,8 @@ class Flower:
         """Start the app in folder `app` with these run-config overrides; returns the run id."""
         config = self.home / "run.toml"
         config.write_text(
-            "".join(f"{key} = {json.dumps(value)}\n" for key, value in overrides.items()), encoding="utf-8"
+            "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in overrides.items()),
+            encoding="utf-8",
         )
         command = ["run", str(app), CONNECTION, "--run-config", str(config)]
         if not self.federation.is_deployment:
