@@ -35,11 +35,24 @@ def policy(seed: int = 0, noise: float = 0.3) -> LlamaForCausalLM:
     return model
 
 
-def save_policy(folder: Path) -> str:
-    """Write a policy to `folder` and return the value of `model.path`."""
+def guessing(folder: Path) -> dict[str, object]:
+    """Keys of a run of seconds: TinyGuess with an untrained policy, which is written to `folder`."""
     policy().save_pretrained(folder)
     chat().tokenizer.save_pretrained(folder)
-    return str(folder)
+    return {
+        "model__path": str(folder),
+        "env__name": "tinyguess",
+        "federation__epochs_per_round": 2,
+        "algorithm__group_size": 3,
+        "trainer__tasks_per_step": 2,
+        "trainer__minibatch_rows": 8,
+        "trainer__lr": 1e-3,
+        "rollout__max_turns": 3,
+        "rollout__max_new_tokens": 3,
+        "rollout__max_prompt_tokens": 48,
+        "partition__tasks_per_client": 16,
+        "evaluation__tasks": 5,
+    }
 
 
 def random_rows(num_rows: int, seed: int = 0, *, zero: Sequence[int] = ()) -> list[Sample]:

@@ -182,4 +182,4 @@ def load_weights(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> No
                 f"weights do not fit the model: {name} is {arrays[name].shape}, expected {tuple(p.shape)}"
             )
     for name, p in own.items():
-        p.copy_(torch.from_numpy(np.ascontiguousarray(arrays[name])))
+        p.copy_(torch.tensor(arrays[name]))

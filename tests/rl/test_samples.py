@@ -85,7 +85,7 @@ def test_unscaled_advantages_are_centred_rewards():
         [episode([True], won=True)],
         [episode([True, True], won=True)] * 3,
         [episode([True])] * 4,
-        [episode([False] * 3), episode([False])],
+        [episode([False] * 2), episode([False])],
         [episode([True], score=0.7)] * 3,
     ],
 )
