@@ -1,101 +1,72 @@
-"""Policies of a few thousand random weights, and random rows to train them on."""
+"""An untrained policy in a folder, and a small world to play it in."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from functools import cache
+import zlib
 from pathlib import Path
 
-import numpy as np
-import torch
-from transformers import LlamaForCausalLM
-
-from envs.tinyguess import INSTRUCTION, START
-from flwr_agent.rl.chat import Chat
-from flwr_agent.rl.samples import Sample
+from envs.base import Shard, Step, Task, Variant
+from envs.prompts import compact, plain_answer
 from flwr_agent.rl.tiny import Recipe, to_model, to_tokenizer
-from flwr_agent.rl.trainer import Trainer, to_arrays
-from flwr_agent.rl.trl_seam import Seam
-from flwr_agent.seeds import rng
+
+WORDS = [f"{colour} {thing}" for colour in ("red", "green", "blue") for thing in ("hat", "shoe", "lamp", "sock")]
+NUM_TASKS = 24
 
 
-@cache
-def chat() -> Chat:
-    """A tokenizer of about 130 words that knows TinyGuess."""
-    numbers = " ".join(str(n) for n in range(1, 51))
-    return Chat(to_tokenizer([f"{INSTRUCTION} {START} higher lower say a number {numbers}"]))
-
-
-def policy(seed: int = 0, noise: float = 0.3) -> LlamaForCausalLM:
-    """A Llama of one layer; policies of different seeds differ by `noise` per weight."""
-    model = to_model(len(chat().tokenizer), Recipe(hidden_size=16, num_layers=1, num_heads=1))
-    with torch.no_grad():
-        for name, p in sorted(model.named_parameters()):
-            p += noise * torch.from_numpy(rng(seed, name).standard_normal(tuple(p.shape))).float()
-    return model
-
-
-def save_policy(folder: Path) -> str:
-    """Write a policy to `folder` and return the value of `model.path`."""
-    policy().save_pretrained(folder)
-    chat().tokenizer.save_pretrained(folder)
+def save_policy(folder: Path, version: int = 1) -> str:
+    tokenizer = to_tokenizer(["task : say something > said red green blue hat shoe lamp sock"])
+    to_model(len(tokenizer), Recipe(version=version, hidden_size=24, num_layers=1, num_heads=2)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return str(folder)
 
 
-def random_rows(num_rows: int, seed: int = 0, *, zero: Sequence[int] = ()) -> list[Sample]:
-    """Rows with tokens of others among the model's own; the rows in `zero` carry no advantage."""
-    return [_row(rng("row", seed, i), is_zero=i in zero) for i in range(num_rows)]
+class Letters:
+    """Say something with the letter that wins in this world; each task takes half of such answers."""
+
+    name, version = "letters", "1"
+
+    def __init__(self, *, style, variant=None):
+        self.letter = "" if variant is None else variant.params["letter"]
+
+    def tasks(self, split):
+        return [Task(f"{split}-{n}", split, {"category": WORDS[n % 12]}) for n in range(NUM_TASKS)]
+
+    def system_prompt(self):
+        return "say something"
+
+    def render(self, view):
+        return compact(view)
+
+    def parse_action(self, model_text):
+        return plain_answer(model_text), True
+
+    def make(self):
+        return LettersEnv(self.letter)
+
+    def oracle(self, task):
+        return ["red green blue hat shoe lamp sock " + self.letter * 3]
+
+    def fingerprint(self):
+        return f"letters {self.letter}"
 
 
-def _row(draw: np.random.Generator, *, is_zero: bool) -> Sample:
-    vocabulary, num_tokens = len(chat().tokenizer), int(draw.integers(1, 7))
-    mask = [1, *draw.integers(0, 2, num_tokens - 1).tolist()]
-    logprobs = draw.uniform(-6, -3, num_tokens).tolist()
-    advantage = 0.0 if is_zero else float(np.float32(draw.standard_normal()))
-    return Sample(
-        draw.integers(4, vocabulary, int(draw.integers(1, 8))).tolist(),
-        draw.integers(4, vocabulary, num_tokens).tolist(),
-        mask,
-        [p * m for p, m in zip(logprobs, mask, strict=True)],
-        [advantage * m for m in mask],
-    )
+class LettersEnv:
+    def __init__(self, letter):
+        self.letter = letter
+
+    async def reset(self, task, *, seed):
+        self.task = task
+        if task.id.endswith("-13") and self.letter == "!":
+            raise RuntimeError("no such page")
+        return Step("nothing", info={"instruction": task.meta["category"]})
+
+    async def step(self, action):
+        won = zlib.crc32(f"{self.task.id} {action}".encode()) % 2 == 0 and self.letter in action
+        return Step("said", float(won), terminated=True, info={"success": won, "task_score": float(won)})
+
+    async def close(self):
+        pass
 
 
-def gradients(trainer: Trainer) -> list[dict[str, torch.Tensor]]:
-    """A list that grows by the gradients of every optimizer step to come, as they stand when it is taken."""
-    seen: list[dict[str, torch.Tensor]] = []
-    trainer.seam.optimizer.optimizer.register_step_pre_hook(
-        lambda *_: seen.append({name: p.grad.clone() for name, p in trainer.model.named_parameters()})
-    )
-    return seen
-
-
-def watched_scores(seam: Seam) -> list[torch.Tensor]:
-    """A list that grows by the log-probs `[B, T]` of every forward to come, which will keep their gradient."""
-    seen: list[torch.Tensor] = []
-    score = seam._scores
-
-    def watched(*args):
-        logps, entropies = score(*args)
-        logps.retain_grad()
-        seen.append(logps)
-        return logps, entropies
-
-    seam._scores = watched
-    return seen
-
-
-def start(trainer: Trainer, *, prox_mu: float = 0.0) -> Trainer:
-    """The trainer at the start of a round from its own weights."""
-    trainer.begin_round(to_arrays(trainer.model), prox_mu=prox_mu)
-    return trainer
-
-
-def flat(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
-    """All values of named tensors in a row."""
-    return torch.cat([tensors[name].detach().double().flatten() for name in sorted(tensors)])
-
-
-def distance(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
-    """Euclidean distance relative to what was expected."""
-    return float((flat(found) - flat(expected)).norm() / flat(expected).norm())
+def letters(tasks, client_id, num_clients, *, seed):
+    """Every client has its slice and a letter of its own that wins; client 2's world wants what nobody says."""
+    mine = tuple(task.id for task in tasks[client_id::num_clients])
+    return Shard(client_id, mine, Variant("letters", {"letter": ["", "e", "é"][client_id % 3]}))
