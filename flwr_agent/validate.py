@@ -32,13 +32,22 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
         ConfigError: names the key and the fix.
         DataError: names the file and the field.
     """
-    _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name"})
-    known = partition.knobs(config.partition.strategy) | {"strategy"}
-    _check_knobs("partition", config.partition.strategy, explicit, known)
+    check_knobs(config, explicit)
     load_strategy(config)
     check_model(config.model.path)
     _check_folder(config.output_dir)
     _check_worker(config)
+
+
+def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:
+    """Refuse a knob that was set and that the chosen environment or partition does not use.
+
+    Raises:
+        ConfigError: names the key and those that are used.
+    """
+    _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name"})
+    known = partition.knobs(config.partition.strategy) | {"strategy"}
+    _check_knobs("partition", config.partition.strategy, explicit, known)
 
 
 def check_world(config: RunConfig) -> None:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flwr_agent.cli import keys
+from flwr_agent.cli import keys, labels, partition
 
 app = typer.Typer(
     help="Federated reinforcement learning of LLM agents.",
@@ -17,6 +17,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.command()(partition.partition)
+app.command()(labels.labels)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from envs.base import EnvAdapter, Shard
+from envs.base import EnvAdapter, Shard, Task
 from flwr_agent.arrays import digest
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
@@ -108,6 +108,16 @@ class Learner:
             }
             metrics |= {f"{prefix}{name}": value for name, value in _play_stats(played).items()}
         return EvaluateReply(round=request.round, metrics=metrics, outcomes=outcomes)
+
+    def play(
+        self, tasks: Sequence[Task], *, purpose: str, temperature: float, shard: Shard | None = None
+    ) -> list[Episode]:
+        """One episode per task with the weights as they are, in a client's world or in the standard one.
+
+        Seeds depend on the purpose and the task alone, not on what else is played.
+        """
+        attempts = [Attempt(task, 0, seed_for(purpose, task.id), temperature) for task in tasks]
+        return self._rollout(self._adapter(self.config, shard)).play(attempts)
 
     def _row_seeds(self, request: TrainRequest) -> list[list[int]]:
         config = request.config
