@@ -20,6 +20,7 @@ BUILTIN: Mapping[str, str] = {
     "minihouse": "envs.minihouse:MiniHouse",
     "webshop": "envs.webshop:WebShop",
     "alfworld": "envs.alfworld:AlfWorld",
+    "harbor": "envs.harbor:Harbor",
 }
 """Name -> `module:Class` of the environments of this package."""
 

@@ -146,7 +146,7 @@ class EnvConfig:
 
     name: str = _key(
         "webshop",
-        "environment: webshop, minihouse, tinyguess, alfworld, an entry point or module:Class",
+        "environment: webshop, minihouse, tinyguess, alfworld, harbor, an entry point or module:Class",
         objective=True,
     )
     data_path: str = _key("none", "folder with the user's own data, where the environment takes one", objective=True)
@@ -165,6 +165,10 @@ class EnvConfig:
         objective=True,
     )
     workers: int = _key(2, "processes an environment with a heavy engine (alfworld) plays in", low=1)
+    sandbox: str = _key("bwrap", "where Harbor commands run: bubblewrap or containers", allowed=("bwrap", "docker"))
+    max_commands: int = _key(15, "Harbor commands after which the verifier judges unasked", low=1, objective=True)
+    command_timeout_s: float = _key(30.0, "seconds a Harbor command may take", low=0.1)
+    threshold: float = _key(1.0, "verifier reward from which a Harbor task counts as solved", low=0, objective=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
