@@ -97,9 +97,26 @@ def resume(folder: Path, config: RunConfig) -> RunState | None:
     last = max(rounds)
     facts = json.loads((folder / name_of(last) / STATE).read_text(encoding="utf-8"))
     _check_same_run(folder, last, facts, config)
-    arrays = model.load(folder / name_of(last) / MODEL)
+    return _read(folder / name_of(last), facts)
+
+
+def last(folder: Path) -> RunState:
+    """The state after the last finished round of a run, which may be going on; nothing is changed.
+
+    Raises:
+        ResumeError: the folder holds no finished round, or its file is damaged.
+    """
+    rounds = _complete(folder) if folder.is_dir() else []
+    if not rounds:
+        raise ResumeError(f"{folder} holds no finished round; give the folder of a run")
+    path = folder / name_of(max(rounds))
+    return _read(path, json.loads((path / STATE).read_text(encoding="utf-8")))
+
+
+def _read(path: Path, facts: Mapping[str, Any]) -> RunState:
+    arrays = model.load(path / MODEL)
     if model.digest(arrays) != facts["digest"]:
-        raise ResumeError(f"{folder / name_of(last) / MODEL} is damaged; move that folder away to resume before it")
+        raise ResumeError(f"{path / MODEL} is damaged; move that folder away to use the round before it")
     known = {f.name: facts[f.name] for f in dataclasses.fields(RunState) if f.name != "arrays"}
     return RunState(**{**known, "arrays": arrays, "clients": tuple(facts["clients"])})
 
