@@ -10,6 +10,7 @@ from typing import Any
 
 from envs.base import EnvAdapter, Variant
 from envs.plain import PlainAdapter, is_plain
+from envs.verifier import NONE, verified
 from flwr_agent.errors import ConfigError
 
 GROUP = "flwr_agent.envs"
@@ -21,9 +22,12 @@ BUILTIN: Mapping[str, str] = {
     "webshop": "envs.webshop:WebShop",
     "alfworld": "envs.alfworld:AlfWorld",
     "harbor": "envs.harbor:Harbor",
+    "remote": "envs.remote:Remote",
 }
 """Name -> `module:Class` of the environments of this package."""
 
+SHARED = frozenset({"verifier", "verifier_weight"})
+"""Settings of every environment; see `envs.verifier`."""
 _NOT_SETTINGS = frozenset({"self", "style", "variant"})
 
 
@@ -47,24 +51,27 @@ def create(
     for key, value in settings.items():
         if key not in known:
             raise ConfigError(f"env.{key}", value, f"environment {name!r} does not use this key; leave it unset")
+    own = {key: value for key, value in settings.items() if key not in SHARED}
     if is_plain(cls):
-        return PlainAdapter(cls, name, settings, style=style, variant=variant)
-    return cls(**settings, style=style, variant=variant)
+        adapter: EnvAdapter = PlainAdapter(cls, name, own, style=style, variant=variant)
+    else:
+        adapter = cls(**own, style=style, variant=variant)
+    return verified(adapter, settings.get("verifier", NONE), weight=settings.get("verifier_weight", 1.0))
 
 
 def knobs(name: str) -> frozenset[str]:
-    """Names of the settings that the environment's constructor takes.
+    """Names of the settings that the environment takes: its constructor's, and those that all share.
 
     Raises:
         ConfigError: no such environment, or a package it needs is missing.
 
     Example:
         >>> sorted(knobs("tinyguess"))
-        []
+        ['verifier', 'verifier_weight']
     """
     parameters = inspect.signature(_load(name)).parameters.values()
     named = (p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
-    return frozenset(named) - _NOT_SETTINGS
+    return frozenset(named) - _NOT_SETTINGS | SHARED
 
 
 def names() -> list[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from flwr_agent.cli.app import app
+from flwr_agent.cli.parts import Parts
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import AgentError, ConfigError, DataError
+from flwr_agent.requests import Arrays
 
 TRAINING = ("torch", "transformers", "tokenizers", "trl", "accelerate", "datasets")
 """Top-level modules of the extra `train`."""
@@ -15,7 +18,7 @@ TRAINING = ("torch", "transformers", "tokenizers", "trl", "accelerate", "dataset
 def main() -> None:
     """Run a command; an error raised on purpose is one line on stderr: exit code 2 for bad input, else 1."""
     try:
-        app(obj=_load_strategy)
+        app(obj=Parts(load_strategy=_load_strategy, load_model=_load_model))
     except AgentError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2 if isinstance(error, ConfigError | DataError) else 1)
@@ -30,6 +33,13 @@ def _load_strategy(config: RunConfig) -> object:
     import strategies
 
     return strategies.load(config)
+
+
+def _load_model(run: Path) -> tuple[int, Arrays]:
+    from server_app import checkpoint
+
+    state = checkpoint.last(run)
+    return state.round, state.arrays
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ class EnvConfig:
 
     name: str = _key(
         "webshop",
-        "environment: webshop, minihouse, tinyguess, alfworld, harbor, an entry point or module:Class",
+        "environment: webshop, minihouse, tinyguess, alfworld, harbor, remote, an entry point or module:Class",
         objective=True,
     )
     data_path: str = _key("none", "folder with the user's own data, where the environment takes one", objective=True)
@@ -169,6 +169,18 @@ class EnvConfig:
     max_commands: int = _key(15, "Harbor commands after which the verifier judges unasked", low=1, objective=True)
     command_timeout_s: float = _key(30.0, "seconds a Harbor command may take", low=0.1)
     threshold: float = _key(1.0, "verifier reward from which a Harbor task counts as solved", low=0, objective=True)
+    verifier: str = _key(
+        "none", "who scores an episode at its end: none, module:function or the URL of a judge", objective=True
+    )
+    verifier_weight: float = _key(
+        1.0, "the verifier's part of the reward; the rest is the environment's own", low=0, high=1, objective=True
+    )
+    url: str = _key("none", "remote: http://HOST:PORT of a served environment; several with commas share the episodes")
+    token_file: str = _key(
+        "auto", "remote: file with the servers' token; `auto` finds that of a server of this machine"
+    )
+    digest: str = _key("any", "remote: digest that the servers must have (they print it)", objective=True)
+    timeout_s: float = _key(300.0, "remote: seconds one request may take, its repetitions included", low=0.1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

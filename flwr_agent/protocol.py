@@ -214,10 +214,11 @@ def _check_echo(echo: Mapping[str, object], asked: Mapping[str, object]) -> None
 
 def _own_code_only(config: RunConfig) -> RunConfig:
     """Refuse `module:name` from a server: what a site loads by name is what it has installed."""
-    for key in ("env.name", "partition.strategy"):
-        if ":" in str(config.flat()[key]):
+    for key in ("env.name", "env.verifier", "partition.strategy"):
+        value = str(config.flat()[key])
+        if ":" in value and "://" not in value:
             raise ProtocolError(
-                f"{key}={config.flat()[key]!r} names code, which a site never takes from the server; install it on the "
+                f"{key}={value!r} names code, which a site never takes from the server; install it on the "
                 "node and name its entry point"
             )
     return config

@@ -26,6 +26,8 @@ KEEP = 2
 MODEL, STATE = "model.safetensors", "state.json"
 STALE, ARCHIVE, LOCK = "_stale", "_archive", ".lock"
 _ROUND = re.compile(r"round-(\d{5})")
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError, SafetensorError)
+"""What reading a damaged checkpoint raises."""
 BEGINNING = {"config.json", "ledger.jsonl", "federated_summary.json", "curve.png"}
 WAYS_OUT = "set fresh=true to archive the folder, or choose another output_dir"
 
@@ -99,7 +101,7 @@ def resume(folder: Path, config: RunConfig) -> RunState | None:
     last = max(rounds)
     try:
         return _load(folder, last, config)
-    except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+    except DAMAGE as error:
         reason = f"{type(error).__name__}: {error}"
         raise ResumeError(
             f"{folder / name_of(last)} is damaged ({reason}); move it away to resume before it, or {WAYS_OUT}"
@@ -111,7 +113,27 @@ def _load(folder: Path, last: int, config: RunConfig) -> RunState:
     _check_same_run(folder, last, facts, config)
     if (facts["round"], type(facts["ledger_position"])) != (last, int) or facts["ledger_position"] <= 0:
         raise ValueError(f"{STATE} is not of round {last}")
-    arrays = model.load(folder / name_of(last) / MODEL)
+    return _read(folder / name_of(last), facts)
+
+
+def last(folder: Path) -> RunState:
+    """The state after the last finished round of a run, which may be going on; nothing is changed.
+
+    Raises:
+        ResumeError: the folder holds no finished round, or its file is damaged.
+    """
+    rounds = _complete(folder) if folder.is_dir() else []
+    if not rounds:
+        raise ResumeError(f"{folder} holds no finished round; give the folder of a run")
+    path = folder / name_of(max(rounds))
+    try:
+        return _read(path, json.loads((path / STATE).read_text(encoding="utf-8")))
+    except DAMAGE as error:
+        raise ResumeError(f"{path} is damaged ({type(error).__name__}: {error})") from error
+
+
+def _read(path: Path, facts: Mapping[str, Any]) -> RunState:
+    arrays = model.load(path / MODEL)
     if model.digest(arrays) != facts["digest"]:
         raise ValueError(f"{MODEL} is not what was written")
     known = {f.name: facts[f.name] for f in dataclasses.fields(RunState) if f.name != "arrays"}

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flwr_agent.cli import keys, labels, partition
+from flwr_agent.cli import check, keys, labels, partition, play, serve
 
 app = typer.Typer(
     help="Federated reinforcement learning of LLM agents.",
@@ -17,6 +17,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(play.play)
+app.command()(check.check)
+app.command()(serve.serve)
 
 app.command()(partition.partition)
 app.command()(labels.labels)
@@ -37,7 +40,7 @@ def run(
     from flwr_agent.cli import run as running
 
     console = Console()
-    plan = running.plan(preset, settings or [], base=Path.cwd(), load_strategy=context.obj)
+    plan = running.plan(preset, settings or [], base=Path.cwd(), load_strategy=context.obj.load_strategy)
     if dry_run:
         running.show(plan, console)
     else:

@@ -1,0 +1,68 @@
+"""The secret that a server and its clients share, in a file."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from flwr_agent.errors import ConfigError
+
+AUTO = "auto"
+MIN_LENGTH = 16
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextmanager
+def shown(token: str, port: int) -> Iterator[Path]:
+    """A file in which this user's clients on this machine find the token of the server on `port`."""
+    path = _place(port)
+    path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(token, encoding="utf-8")
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def read(token_file: str, url: str) -> str:
+    """The token for a server; `auto` finds the one that a server on this machine made for its port.
+
+    Raises:
+        ConfigError: there is no such file, or what it holds is too short to be a secret.
+    """
+    address = urlsplit(url)
+    if token_file == AUTO and not is_loopback(address.hostname or ""):
+        raise ConfigError("env.token_file", token_file, f"{url} is not on this machine; give a file with its token")
+    path = _place(address.port or 0) if token_file == AUTO else Path(token_file).expanduser()
+    return load(path, key="env.token_file")
+
+
+def load(path: Path, *, key: str) -> str:
+    """The token in a file that the setting `key` named.
+
+    Raises:
+        ConfigError: there is no such file, or what it holds is too short to be a secret.
+    """
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(key, str(path), "cannot be read; a server writes its token there while it runs") from None
+    if len(token) < MIN_LENGTH:
+        raise ConfigError(key, str(path), f"holds fewer than {MIN_LENGTH} characters; use a random token")
+    return token
+
+
+def _place(port: int) -> Path:
+    return Path.home() / ".cache" / "flwr_agent" / "tokens" / str(port)

@@ -1,0 +1,20 @@
+"""What the commands need of packages that this one may not import; `__main__` brings it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from flwr_agent.config import RunConfig
+from flwr_agent.requests import Arrays
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """Functions of the strategies and the ServerApp."""
+
+    load_strategy: Callable[[RunConfig], object]
+    """Finds the aggregation strategy of a configuration, or raises."""
+    load_model: Callable[[Path], tuple[int, Arrays]]
+    """The last finished round of a run folder, and its model."""

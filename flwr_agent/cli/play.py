@@ -1,0 +1,112 @@
+"""`python -m flwr_agent play`: a person, or the policy of a run, plays one episode in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from envs.base import EnvAdapter, Step, Task
+from flwr_agent.cli.parts import Parts
+from flwr_agent.cli.worlds import STYLE, Named
+from flwr_agent.config import RunConfig, resolve
+from flwr_agent.errors import ConfigError, DataError
+from flwr_agent.seeds import seed_for
+from flwr_agent.world import to_adapter
+
+MAX_SHOWN = 40
+"""Admissible actions listed at once."""
+
+
+def play(  # noqa: PLR0913 (one parameter per option)
+    context: typer.Context,
+    env: Annotated[str, typer.Argument(help="Name, entry point or module:Class.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of the environment.")
+    ] = None,
+    *,
+    split: Annotated[str, typer.Option(help="Split of the task.")] = "val",
+    task: Annotated[str, typer.Option(help="Task id, or its number in the split.")] = "0",
+    model: Annotated[Path | None, typer.Option(help="Run folder whose policy plays.")] = None,
+    temperature: Annotated[float, typer.Option(min=0.0, help="The policy's sampling temperature; 0 is greedy.")] = 0.0,
+) -> None:
+    """Play one episode by typing actions (end with Ctrl-D), or watch the policy of a run play it."""
+    console, named = Console(), Named.of(env, settings or [])
+    if model is None:
+        adapter = named.to_adapter()
+        asyncio.run(_by_hand(adapter, _chosen(adapter, split, task), console))
+        return
+    from flwr_agent.rl.show import show
+
+    config, parts = _config(model, named), cast(Parts, context.obj)
+    round_, arrays = parts.load_model(model)
+    adapter = to_adapter(config)
+    steps, answers = show(config, arrays, adapter, _chosen(adapter, split, task), temperature=temperature)
+    console.print(f"policy of round {round_} of {model}", markup=False)
+    _show(console, steps[0])
+    for answer, step in zip(answers, steps[1:], strict=True):
+        console.print(f"> {answer}", style="bold", markup=False)
+        _show(console, step)
+    _end(console, steps)
+
+
+async def _by_hand(adapter: EnvAdapter, task: Task, console: Console) -> None:
+    env = adapter.make()
+    steps = [await env.reset(task, seed=seed_for("world", task.id))]
+    _show(console, steps[0])
+    while not steps[-1].done:
+        try:
+            action = console.input("[bold]> [/]")
+        except EOFError:
+            console.print()
+            break
+        steps.append(await env.step(action))
+        _show(console, steps[-1])
+    await env.close()
+    _end(console, steps)
+
+
+def _show(console: Console, step: Step) -> None:
+    if instruction := step.info.get("instruction"):
+        console.print(Panel(Text(str(instruction)), title="task"))
+    console.print(step.text, markup=False, highlight=False)
+    if step.admissible and not step.done:
+        more = len(step.admissible) - MAX_SHOWN
+        shown = " | ".join(step.admissible[:MAX_SHOWN]) + (f" | … {more} more" if more > 0 else "")
+        console.print(shown, style="dim", markup=False, highlight=False)
+
+
+def _end(console: Console, steps: Sequence[Step]) -> None:
+    verdict = "success" if steps[-1].info.get("success") else "no success"
+    total = sum(step.reward for step in steps)
+    end = "" if steps[-1].done else ", not played to the end"
+    console.print(f"{verdict}, reward {total:g} after {len(steps) - 1} actions{end}")
+
+
+def _chosen(adapter: EnvAdapter, split: str, task: str) -> Task:
+    tasks = adapter.tasks(split)
+    by_name = {one.id: one for one in tasks} | {str(number): one for number, one in enumerate(tasks)}
+    if task not in by_name:
+        fix = f"{adapter.name} has {len(tasks)} tasks in {split!r}; give a number below that, or an id"
+        raise ConfigError("--task", task, fix)
+    return by_name[task]
+
+
+def _config(run: Path, named: Named) -> RunConfig:
+    """The run's own configuration, in the named environment."""
+    file = run / "config.json"
+    try:
+        flat = json.loads(file.read_text(encoding="utf-8"))["config"]
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(file, "config", f"cannot be read ({error}); give the folder of a run") from None
+    if flat["env.name"] != named.name:
+        flat = {key: value for key, value in flat.items() if not key.startswith("env.")}
+    own = {f"env.{key}": value for key, value in {"name": named.name, **named.settings}.items()}
+    return resolve(flat, own, {STYLE: named.style})

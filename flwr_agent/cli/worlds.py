@@ -1,0 +1,49 @@
+"""`ENV [KEY=VALUE]...` of the commands that need an environment but no run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from envs import registry
+from envs.base import EnvAdapter, Variant
+from flwr_agent.cli import overrides
+
+STYLE = "prompt.style"
+DEFAULT_STYLE = "paper"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An environment by name, with its own settings.
+
+    Example:
+        >>> Named.of("tinyguess", ["prompt.style=compact"])
+        Named(name='tinyguess', settings={}, style='compact')
+    """
+
+    name: str
+    settings: dict[str, Any]
+    style: str = ""
+    """Prompt style; empty if none was asked for."""
+
+    @classmethod
+    def of(cls, name: str, arguments: Iterable[str]) -> Named:
+        """Read `KEY=VALUE` arguments; `env.data_path` may be written `data_path`.
+
+        Raises:
+            ConfigError: an argument is not `KEY=VALUE`.
+        """
+        full = [a if a.partition("=")[0] == STYLE or a.startswith("env.") else f"env.{a}" for a in arguments]
+        values = overrides.parse(full)
+        style = values.pop(STYLE, "")
+        return cls(name, {key.removeprefix("env."): value for key, value in values.items()}, style)
+
+    def to_adapter(self, variant: Variant | None = None, *, style: str | None = None) -> EnvAdapter:
+        """The environment's adapter.
+
+        Raises:
+            ConfigError: no such environment, or a setting that it does not take or refuses.
+        """
+        return registry.create(self.name, self.settings, style=style or self.style or DEFAULT_STYLE, variant=variant)
