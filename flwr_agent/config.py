@@ -122,7 +122,13 @@ class RolloutConfig:
     history: int = _key(2, "past turns shown in a windowed prompt", low=0, objective=True)
     max_turns: int = _key(15, "actions per episode", low=1, objective=True)
     max_new_tokens: int = _key(16, "tokens of one answer", low=1, objective=True)
-    max_prompt_tokens: int = _key(192, "tokens of one prompt; longer ones lose their left end", low=8, objective=True)
+    max_prompt_tokens: int = _key(
+        192,
+        "tokens of one prompt; longer ones lose their left end, "
+        "and a concat conversation ends beyond this + max_turns x max_new_tokens",
+        low=8,
+        objective=True,
+    )
     temperature: float = _key(1.0, "training sampling temperature", low=1e-3, objective=True)
     engine: str = _key("transformers", "generator", allowed=("transformers",))
     schedule: str = _key("lockstep", "all live episodes move together", allowed=("lockstep",))
