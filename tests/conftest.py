@@ -10,7 +10,9 @@ settings.load_profile("busy")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--data", type=Path, default=None, help="folder with real WebShop and ALFWorld data")
-    parser.addoption("--require-sandbox", action="store_true", help="fail, instead of skip, where bubblewrap is missing")
+    parser.addoption(
+        "--require-sandbox", action="store_true", help="fail, instead of skip, where bubblewrap is missing"
+    )
 
 
 @pytest.fixture(scope="session")

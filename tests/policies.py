@@ -35,12 +35,17 @@ def policy(seed: int = 0, noise: float = 0.3) -> LlamaForCausalLM:
     return model
 
 
-def guessing(folder: Path) -> dict[str, object]:
-    """Keys of a run of seconds: TinyGuess with an untrained policy, which is written to `folder`."""
+def save_policy(folder: Path) -> str:
+    """Write a policy to `folder` and return the value of `model.path`."""
     policy().save_pretrained(folder)
     chat().tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def guessing(folder: Path) -> dict[str, object]:
+    """Keys of a run of seconds: TinyGuess with an untrained policy, which is written to `folder`."""
     return {
-        "model__path": str(folder),
+        "model__path": save_policy(folder),
         "env__name": "tinyguess",
         "federation__epochs_per_round": 2,
         "algorithm__group_size": 3,

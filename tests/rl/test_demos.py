@@ -29,7 +29,9 @@ def test_a_hurried_plan_leaves_steps_out_and_ends_as_the_plan_does(plan, haste, 
 def test_steps_are_skipped_the_likelier_the_later():
     plan = ["a", "b", "c", "d", "e"]
     draw = rng("haste")
-    kept = np.mean([[step in found for step in plan] for found in (hurried(plan, 0.8, draw) for _ in range(4000))], axis=0)
+    kept = np.mean(
+        [[step in found for step in plan] for found in (hurried(plan, 0.8, draw) for _ in range(4000))], axis=0
+    )
     assert kept == pytest.approx([1, 1 - 0.16, 1 - 0.32, 1 - 0.48, 1], abs=0.03)
 
 

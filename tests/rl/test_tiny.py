@@ -42,7 +42,7 @@ def test_another_process_makes_the_same_files(folder: Path, tmp_path: Path):
         "from envs.tinyguess import TinyGuess; from flwr_agent.rl.tiny import Recipe, build\n"
         f"build(TinyGuess(style='compact'), Path({str(tmp_path / 'again')!r}), {RECIPE!r}, history=2)"
     )
-    env = os.environ | {"PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "3"}
+    env = os.environ | {"PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "3"}  # noqa: TID251
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, check=True)
     assert made(tmp_path / "again") == made(folder)
     assert made(folder).keys() >= FILES
