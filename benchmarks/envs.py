@@ -31,9 +31,9 @@ def steps_per_second(adapter: EnvAdapter, num_tasks: int = 1_000) -> float:
 
 
 def main() -> None:
-    """Print one row per built-in environment and prompt style; `benchmarks.alfworld` is for that engine."""
+    """Print one row per built-in environment and prompt style; `benchmarks.alfworld` and `benchmarks.harbor` are for those two."""
     sys.stdout.write(f"{'environment':12} {'style':8} {'steps/s':>10}\n")
-    for name, style in itertools.product(sorted(registry.BUILTIN.keys() - {"alfworld"}), STYLES):
+    for name, style in itertools.product(sorted(registry.BUILTIN.keys() - {"alfworld", "harbor"}), STYLES):
         rate = steps_per_second(registry.create(name, {}, style=style))
         sys.stdout.write(f"{name:12} {style:8} {rate:>10,.0f}\n")
 

@@ -21,6 +21,7 @@ BUILTIN: Mapping[str, str] = {
     "minihouse": "envs.minihouse:MiniHouse",
     "webshop": "envs.webshop:WebShop",
     "alfworld": "envs.alfworld:AlfWorld",
+    "harbor": "envs.harbor:Harbor",
     "remote": "envs.remote:Remote",
 }
 """Name -> `module:Class` of the environments of this package."""
@@ -86,6 +87,8 @@ def _load(name: str) -> type[Any]:
         cls = getattr(importlib.import_module(module), attribute, None)
     except ModuleNotFoundError as error:
         raise ConfigError("env.name", name, _missing(name, module, error.name or module)) from error
+    except Exception as error:
+        raise ConfigError("env.name", name, f"cannot be imported: {type(error).__name__}: {error}") from error
     if not inspect.isclass(cls):
         raise ConfigError("env.name", name, f"module {module} has no class {attribute!r}")
     return cls

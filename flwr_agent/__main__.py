@@ -11,6 +11,9 @@ from flwr_agent.config import RunConfig
 from flwr_agent.errors import AgentError, ConfigError, DataError
 from flwr_agent.requests import Arrays
 
+TRAINING = ("torch", "transformers", "tokenizers", "trl", "accelerate", "datasets")
+"""Top-level modules of the extra `train`."""
+
 
 def main() -> None:
     """Run a command; an error raised on purpose is one line on stderr: exit code 2 for bad input, else 1."""
@@ -19,6 +22,11 @@ def main() -> None:
     except AgentError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2 if isinstance(error, ConfigError | DataError) else 1)
+    except ModuleNotFoundError as error:
+        if error.name not in TRAINING:
+            raise
+        sys.stderr.write(f"error: {error.name} is not installed; training needs `pip install -e '.[train]'`\n")
+        sys.exit(1)
 
 
 def _load_strategy(config: RunConfig) -> object:

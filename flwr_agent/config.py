@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 from flwr_agent.errors import ConfigError
+from flwr_agent.seeds import MAX_EPOCH_ROWS
 
 Scalar = bool | int | float | str
 
@@ -120,7 +122,13 @@ class RolloutConfig:
     history: int = _key(2, "past turns shown in a windowed prompt", low=0, objective=True)
     max_turns: int = _key(15, "actions per episode", low=1, objective=True)
     max_new_tokens: int = _key(16, "tokens of one answer", low=1, objective=True)
-    max_prompt_tokens: int = _key(192, "tokens of one prompt; longer ones lose their left end", low=8, objective=True)
+    max_prompt_tokens: int = _key(
+        192,
+        "tokens of one prompt; longer ones lose their left end, "
+        "and a concat conversation ends beyond this + max_turns x max_new_tokens",
+        low=8,
+        objective=True,
+    )
     temperature: float = _key(1.0, "training sampling temperature", low=1e-3, objective=True)
     engine: str = _key("transformers", "generator", allowed=("transformers",))
     schedule: str = _key("lockstep", "all live episodes move together", allowed=("lockstep",))
@@ -144,7 +152,7 @@ class EnvConfig:
 
     name: str = _key(
         "webshop",
-        "environment: webshop, minihouse, tinyguess, alfworld, remote, an entry point or module:Class",
+        "environment: webshop, minihouse, tinyguess, alfworld, harbor, remote, an entry point or module:Class",
         objective=True,
     )
     data_path: str = _key("none", "folder with the user's own data, where the environment takes one", objective=True)
@@ -155,6 +163,7 @@ class EnvConfig:
         objective=True,
     )
     search_return_n: int = _key(50, "products a WebShop search may return", low=1, objective=True)
+    val_search_return_n: int = _key(50, "the same for held-out tasks, whatever the clients' own", low=1, objective=True)
     reward: str = _key(
         "strict",
         "WebShop reward: exact option values, or the published matching",
@@ -162,6 +171,10 @@ class EnvConfig:
         objective=True,
     )
     workers: int = _key(2, "processes an environment with a heavy engine (alfworld) plays in", low=1)
+    sandbox: str = _key("bwrap", "where Harbor commands run: bubblewrap or containers", allowed=("bwrap", "docker"))
+    max_commands: int = _key(15, "Harbor commands after which the verifier judges unasked", low=1, objective=True)
+    command_timeout_s: float = _key(30.0, "seconds a Harbor command may take", low=0.1)
+    threshold: float = _key(1.0, "verifier reward from which a Harbor task counts as solved", low=0, objective=True)
     verifier: str = _key(
         "none", "who scores an episode at its end: none, module:function or the URL of a judge", objective=True
     )
@@ -236,13 +249,6 @@ class WorkerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReportConfig:
-    """What is written for people."""
-
-    trajectories: bool = _key(False, "keep the best and worst evaluation episodes as text")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
     """Everything a run is made of.
 
@@ -265,11 +271,15 @@ class RunConfig:
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
-    report: ReportConfig = field(default_factory=ReportConfig)
 
     def flat(self) -> dict[str, Scalar]:
         """Dotted key -> value, in the order of the tree."""
         return {key: _get(self, key) for key in KEYS}
+
+    def identity(self) -> str:
+        """Digest of every key that a client's work may depend on, its speed included; folders are outside it."""
+        values = {key: value for key, value in self.flat().items() if key not in ("output_dir", "fresh")}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def fingerprint(self) -> str:
         """Digest of every key that changes what is optimised; folders, timeouts and reports are outside it."""
@@ -335,6 +345,10 @@ def _checked(key: str, value: Any) -> Scalar:
         value = float(value)
     if type(value) is not spec.type:
         raise ConfigError(key, value, f"must be of type {spec.type.__name__}, not {type(value).__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(key, value, "must be a finite number")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigError(key, value, "must fit in 64 bits")
     low, high, allowed = (spec.metadata[name] for name in ("low", "high", "allowed"))
     if spec.type in (int, float) and not (low is None or value >= low):
         raise ConfigError(key, value, f"must be at least {low:g}")
@@ -371,9 +385,28 @@ def _check_together(config: RunConfig) -> None:
             fed.min_clients,
             f"cannot exceed federation.clients_per_round={fed.clients_per_round}",
         )
+    rows = config.trainer.tasks_per_step * fed.epochs_per_round
+    if rows > MAX_EPOCH_ROWS:
+        raise ConfigError(
+            "trainer.tasks_per_step",
+            config.trainer.tasks_per_step,
+            f"times federation.epochs_per_round={fed.epochs_per_round} exceeds {MAX_EPOCH_ROWS} task seeds a client-round",
+        )
     if config.strategy.prox_mu and config.strategy.name == "fedavg":
         raise ConfigError(
             "strategy.prox_mu",
             config.strategy.prox_mu,
             "fedavg has no proximal term; set strategy.name=fedprox or leave it unset",
+        )
+    if config.algorithm.baseline == "none" and config.algorithm.scale_rewards == "std":
+        raise ConfigError(
+            "algorithm.scale_rewards",
+            "std",
+            "returns that are not centred (algorithm.baseline=none) are not scaled by their spread; use none",
+        )
+    if config.trainer.optimizer_reset == "never" and fed.total_clients > 1:
+        raise ConfigError(
+            "trainer.optimizer_reset",
+            "never",
+            "one process serves many clients, so what is kept would leak between them; set federation.total_clients=1",
         )

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from envs.base import EnvAdapter, Shard, Task, Variant, View
+from envs.base import Shard, Task, Variant
 from envs.partition import heterogeneity, knobs
-from envs.partition.disagreement import Disagreement, Policy, disagreement
+from envs.partition.disagreement import Disagreement
 from envs.partition.heterogeneity import Heterogeneity, Mask
-from envs.partition.labels import easy_tasks, read_labels
+from envs.partition.labels import check_labels, easy_tasks, read_labels
+from flwr_agent import lens_worlds
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import ConfigError
-from flwr_agent.seeds import rng
+from flwr_agent.cross import CrossEvaluation
+from flwr_agent.lens_worlds import Winnable
 from flwr_agent.world import to_adapter, to_shard
 
-MAX_WORLDS = 8
-"""Worlds that are compared with each other; pairs grow with the square."""
-PLAY_SEED = 0
-"""Seed of the episodes on which worlds are compared."""
+ORACLE_COLUMNS = ("world", "clients", "oracle wins", "in time", "actions")
+CROSS = "success in the world and on the tasks of"
 SHOWN_CLIENTS = 20
 """Rows of the terminal's table; the page has all."""
 
@@ -72,48 +68,30 @@ class Lens:
     """Axis that the strategy should not move -> how far it is above the i.i.d. floor."""
     worlds: list[dict[str, Any]]
     """Distinct variants, `{"name": ..., **params}`, in order of first client."""
+    winnable: dict[str, Winnable]
+    """World -> what an oracle wins there; one world of each kind, none unless it was asked for."""
     world_disagreement: dict[str, Disagreement]
     """`"i-j"` -> how often worlds i and j answer differently; empty unless it was asked for."""
+    cross: CrossEvaluation | None = None
+    """What policies trained by some clients win in the worlds of others, if it was asked for."""
 
 
-def run(
-    config: RunConfig,
-    *,
-    labels: Path | None = None,
-    compare_tasks: int = 0,
-    html: Path | None = None,
-    console: Console | None = None,
-) -> Lens:
-    """Print the partition that `config` describes; with `html`, also write a page there and its data beside it.
+def look(config: RunConfig, *, labels: Path | None = None, play_tasks: int = 0) -> Lens:
+    """Compute every client's shard and world, and what they say about the federation.
 
     Args:
         config: Names environment, partition and number of clients.
         labels: Success labels for the difficulty axis, when the strategy itself has none.
-        compare_tasks: Tasks on which every two worlds are compared; 0 compares none.
-        html: Where the self-contained page goes; its data goes to the same name with `.json`.
-        console: Where tables go; the terminal by default.
+        play_tasks: Tasks that an oracle plays in every world and every two worlds are compared on; 0 plays none.
 
     Raises:
         ConfigError: the environment, the strategy or a knob does not fit.
         DataError: the labels cannot be read.
     """
-    lens = look(config, labels=labels, compare_tasks=compare_tasks)
-    (console or Console()).print(headline(lens), *tables(lens), sep="\n", highlight=False)
-    if html is not None:
-        from flwr_agent.lens_page import to_html
-
-        html.parent.mkdir(parents=True, exist_ok=True)
-        html.write_text(to_html(lens), encoding="utf-8")
-        html.with_suffix(".json").write_text(json.dumps(asdict(lens)), encoding="utf-8")
-    return lens
-
-
-def look(config: RunConfig, *, labels: Path | None = None, compare_tasks: int = 0) -> Lens:
-    """Compute every client's shard and what it says about the federation; arguments and errors as for `run`."""
     tasks = to_adapter(config).tasks("train")
     shards = [to_shard(config, tasks, client) for client in range(config.federation.total_clients)]
     file = labels or _own_labels(config)
-    easy = easy_tasks(tasks, read_labels(file)) if file else None
+    easy = _easy(tasks, file) if file else None
     metrics, floor = heterogeneity.measure(tasks, shards, easy), heterogeneity.iid_floor(tasks, shards, easy)
     held_CN = heterogeneity.holdings(tasks, shards)
     worlds = _worlds(shards)
@@ -130,13 +108,20 @@ def look(config: RunConfig, *, labels: Path | None = None, compare_tasks: int = 
         iid_floor=floor,
         leak=heterogeneity.leak(strategy, metrics, floor),
         worlds=[{"name": world.name, **world.params} for world in worlds],
-        world_disagreement=_compared(config, tasks, shards, worlds, compare_tasks) if compare_tasks else {},
+        winnable=lens_worlds.winnable(config, tasks, shards, worlds, play_tasks) if play_tasks else {},
+        world_disagreement=lens_worlds.compared(config, tasks, shards, worlds, play_tasks) if play_tasks else {},
     )
 
 
 def _own_labels(config: RunConfig) -> str | None:
     uses_labels = "trajectories_file" in knobs(config.partition.strategy)
     return config.partition.trajectories_file if uses_labels else None
+
+
+def _easy(tasks: Sequence[Task], file: Path | str) -> Mask:
+    labels = read_labels(file)
+    check_labels(labels, tasks, "labels", file)
+    return easy_tasks(tasks, labels)
 
 
 def _worlds(shards: Sequence[Shard]) -> list[Variant]:
@@ -167,42 +152,9 @@ def _clients(
     ]
 
 
-def _compared(
-    config: RunConfig, tasks: Sequence[Task], shards: Sequence[Shard], worlds: list[Variant], count: int
-) -> dict[str, Disagreement]:
-    """Every pair of the first `MAX_WORLDS` worlds, on tasks of the first one's first client."""
-    by_id = {task.id: task for task in tasks}
-    adapters = [to_adapter(config, world) for world in worlds[:MAX_WORLDS]]
-    found: dict[str, Disagreement] = {}
-    for i, j in combinations(range(len(adapters)), 2):
-        home = next(shard for shard in shards if shard.variant == worlds[i])
-        played = [by_id[task_id] for task_id in home.task_ids[:count]]
-        policy, turns = oracle_or_random(adapters[i]), config.rollout.max_turns
-        found[f"{i}-{j}"] = asyncio.run(
-            disagreement(adapters[i], adapters[j], policy, played, seed=PLAY_SEED, max_turns=turns)
-        )
-    return found
-
-
-def oracle_or_random(adapter: EnvAdapter) -> Policy:
-    """The oracle's actions while it has some, then admissible ones at random.
-
-    Raises:
-        ConfigError: if the environment has neither at some step.
-    """
-    plans: dict[str, Sequence[str]] = {}
-
-    def act(task: Task, view: View) -> str:
-        plan = plans.setdefault(task.id, adapter.oracle(task) or ())
-        if view.num_steps < len(plan):
-            return plan[view.num_steps]
-        if not view.admissible:
-            raise ConfigError(
-                "env.name", adapter.name, "has neither an oracle nor admissible actions to compare worlds by"
-            )
-        return view.admissible[rng(PLAY_SEED, "lens", task.id, view.num_steps).integers(len(view.admissible))]
-
-    return act
+def show(lens: Lens, console: Console) -> None:
+    """Print a lens as tables."""
+    console.print(headline(lens), *tables(lens), sep="\n", highlight=False)
 
 
 def headline(lens: Lens) -> str:
@@ -224,10 +176,13 @@ def axes(lens: Lens) -> list[tuple[str, str, str, str]]:
 
 
 def tables(lens: Lens) -> list[Table]:
-    """The lens for a terminal: axes, compared worlds if any, the first clients."""
+    """The lens for a terminal: axes, played worlds if any, the first clients, the cross-evaluation if there is one."""
     of_axes = Table("axis", "heterogeneity", "i.i.d. floor", "leak")
     for row in axes(lens):
         of_axes.add_row(*row)
+    of_oracle = Table(*ORACLE_COLUMNS, caption="in time: within rollout.max_turns actions")
+    for row in oracle_rows(lens):
+        of_oracle.add_row(*row)
     of_worlds = Table("worlds", "disagreement", "steps compared", "steps apart")
     for pair, found in lens.world_disagreement.items():
         of_worlds.add_row(pair, f"{found.rate:.3f}", str(found.num_compared), str(found.num_unforced))
@@ -236,7 +191,44 @@ def tables(lens: Lens) -> list[Table]:
         of_clients.add_row(*cells(lens, client))
     if len(lens.clients) > SHOWN_CLIENTS:
         of_clients.caption = f"{len(lens.clients) - SHOWN_CLIENTS} more clients are on the page and in its data"
-    return [of_axes, of_worlds, of_clients] if lens.world_disagreement else [of_axes, of_clients]
+    of_cross = Table("trained by", *(f"client {c}" for c in lens.cross.clients), title=CROSS) if lens.cross else Table()
+    for row in cross_rows(lens):
+        of_cross.add_row(*row)
+    return [
+        of_axes,
+        *(table for table in (of_oracle, of_worlds) if table.row_count),
+        of_clients,
+        *[of_cross] * bool(lens.cross),
+    ]
+
+
+def oracle_rows(lens: Lens) -> list[tuple[str, ...]]:
+    """Rows of `ORACLE_COLUMNS` in words, one per world that was played."""
+    return [
+        (
+            world_label(lens, int(at)),
+            str(one.num_clients),
+            *(
+                (
+                    f"{one.num_solved / one.num_tasks:.0%}",
+                    f"{one.num_in_time / one.num_tasks:.0%}",
+                    f"{one.mean_actions:.1f}",
+                )
+                if one.num_tasks
+                else ("no oracle", "", "")
+            ),
+        )
+        for at, one in lens.winnable.items()
+    ]
+
+
+def cross_rows(lens: Lens) -> list[tuple[str, ...]]:
+    """Rows of the cross-evaluation: the policy before training, then after each client's."""
+    if lens.cross is None:
+        return []
+    names = ["nobody yet", *(f"client {c}" for c in lens.cross.clients)]
+    values = [lens.cross.before, *lens.cross.after]
+    return [(name, *(f"{value:.2f}" for value in row)) for name, row in zip(names, values, strict=True)]
 
 
 def cells(lens: Lens, client: Client) -> tuple[str, str, str, str, str, str]:
@@ -245,12 +237,11 @@ def cells(lens: Lens, client: Client) -> tuple[str, str, str, str, str, str]:
     mix = " · ".join(f"{name} {percent}" for name, percent in shares if percent)
     easy = "" if client.easy_share is None else str(round(100 * client.easy_share))
     overlap = f"{client.mean_overlap:.3f}"
-    return str(client.client_id), str(client.num_tasks), mix, easy, overlap, world_label(lens, client)
+    return str(client.client_id), str(client.num_tasks), mix, easy, overlap, world_label(lens, client.world)
 
 
-def world_label(lens: Lens, client: Client) -> str:
-    """A client's world in a few words: its position, and its kind where it has one."""
-    if client.world is None:
+def world_label(lens: Lens, position: int | None) -> str:
+    """A world in a few words: its position, and its kind where it has one."""
+    if position is None:
         return "standard"
-    world = lens.worlds[client.world]
-    return f"{client.world} {world.get('kind', '')}".strip()
+    return f"{position} {lens.worlds[position].get('kind', '')}".strip()

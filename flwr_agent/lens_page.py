@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_agent.errors import ConfigError
-from flwr_agent.lens import Lens, axes, cells, headline
+from flwr_agent.lens import ORACLE_COLUMNS, Lens, axes, cells, cross_rows, headline, oracle_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,6 +33,17 @@ at random; the leak is what the strategy moves above it on axes that are not its
 {% for title, figure in figures %}<h2>{{ title }}</h2>
 {{ figure | safe }}
 {% endfor %}
+{% if oracle %}<h2>What an oracle wins in each kind of world</h2>
+<p>In time means within the turns of an episode; tasks that are not won in time cannot be learned there.</p>
+<table><tr>{% for name in oracle_columns %}<th>{{ name }}</th>{% endfor %}</tr>
+{% for row in oracle %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}</table>{% endif %}
+{% if cross %}<h2>Cross-evaluation</h2>
+<p>Success of a policy after one client's training, sampled at T = {{ lens.cross.temperature }} on
+{{ lens.cross.num_tasks }} tasks of every client's own shard in its own world; the diagonal was trained on.</p>
+<table><tr><th>trained by</th>{% for client in lens.cross.clients %}<th>client {{ client }}</th>{% endfor %}</tr>
+{% for row in cross %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}</table>{% endif %}
 {% if worlds %}<h2>Worlds</h2>
 <table><tr><th>world</th><th>clients</th><th>parameters</th></tr>
 {% for count, world in worlds %}<tr><td>{{ loop.index0 }}</td><td>{{ count }}</td><td>{{ world }}</td></tr>
@@ -65,6 +76,10 @@ def to_html(lens: Lens) -> str:
         figures=[(title, _svg(draw, height, lens)) for title, draw, height in _figures(lens)],
         worlds=[(count, _in_words(world)) for count, world in zip(counts, lens.worlds, strict=True)],
         clients=[cells(lens, client) for client in lens.clients],
+        oracle_columns=ORACLE_COLUMNS,
+        oracle=oracle_rows(lens),
+        cross=cross_rows(lens),
+        lens=lens,
     )
 
 
@@ -85,6 +100,10 @@ def _figures(lens: Lens) -> list[tuple[str, Draw, float]]:
         figures.insert(2, ("Share of easy tasks of each client", _draw_easy, 0.2))
     if lens.world_disagreement:
         figures.append(("Share of steps on which two worlds answer differently", _draw_disagreement, 0.45))
+    if lens.cross is not None:
+        figures.append(
+            ("Success of the policy of one client (row) in the world of another (column)", _draw_cross, 0.45)
+        )
     return figures
 
 
@@ -142,11 +161,22 @@ def _draw_overlap(plot: Axes, lens: Lens) -> None:
 
 def _draw_disagreement(plot: Axes, lens: Lens) -> None:
     pairs = {tuple(map(int, pair.split("-"))): found.rate for pair, found in lens.world_disagreement.items()}
-    count = 1 + max(j for _, j in pairs)
-    rates = np.zeros((count, count))
+    played = sorted({world for pair in pairs for world in pair})
+    rates = np.zeros((len(played), len(played)))
     for (i, j), rate in pairs.items():
-        rates[i, j] = rates[j, i] = rate
+        at = played.index(i), played.index(j)
+        rates[at] = rates[at[::-1]] = rate
     _heatmap(plot, rates, top=1.0, axis="world")
+    plot.set_xticks(range(len(played)), played)
+    plot.set_yticks(range(len(played)), played)
+
+
+def _draw_cross(plot: Axes, lens: Lens) -> None:
+    if lens.cross is not None:
+        _heatmap(plot, np.array(lens.cross.after), top=1.0, axis="client")
+        ticks = range(len(lens.cross.clients)), lens.cross.clients
+        plot.set_xticks(*ticks)
+        plot.set_yticks(*ticks)
 
 
 def _heatmap(plot: Axes, values: np.ndarray, *, top: float, axis: str) -> None:

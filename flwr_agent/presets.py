@@ -101,6 +101,8 @@ def parse(path: Path) -> dict[str, tuple[Any, int]]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise DataError(f"{path}:{line}", "YAML", f"{error.problem}; write `key: value` lines") from None
+    except (yaml.YAMLError, ValueError, AttributeError, KeyError, RecursionError) as error:
+        raise DataError(path, "YAML", f"{str(error).splitlines()[0]}; write `key: value` lines") from None
     if root is None:
         return {}
     if leaves is None:
@@ -119,7 +121,7 @@ def scalar(text: str) -> Any:
     """The value of one YAML scalar: `5` is an int, `1e-6` a float, `true` a bool, `off` and `[` are words."""
     try:
         return _Loader(text).get_single_data()
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, AttributeError, KeyError):
         return text
 
 

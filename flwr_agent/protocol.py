@@ -90,7 +90,7 @@ def train_request(content: RecordDict, node_config: Mapping[str, object]) -> Tra
         experiment=_get(record, _EXPERIMENT, str),
         round=_get(record, _ROUND, int),
         client_id=client_id,
-        config=_config(record),
+        config=_own_code_only(_config(record)) if is_bound(content) else _config(record),
         arrays=from_record(_record(content, ARRAYS, ArrayRecord)),
         base_digest=_get(record, _BASE, str),
     )
@@ -210,6 +210,18 @@ def _check_echo(echo: Mapping[str, object], asked: Mapping[str, object]) -> None
     for key in _ECHO:
         if key in asked and echo.get(key) != asked[key]:
             raise ProtocolError(f"answers {key}={echo.get(key)}, asked was {asked[key]}")
+
+
+def _own_code_only(config: RunConfig) -> RunConfig:
+    """Refuse `module:name` from a server: what a site loads by name is what it has installed."""
+    for key in ("env.name", "env.verifier", "partition.strategy"):
+        value = str(config.flat()[key])
+        if ":" in value and "://" not in value:
+            raise ProtocolError(
+                f"{key}={value!r} names code, which a site never takes from the server; install it on the "
+                "node and name its entry point"
+            )
+    return config
 
 
 def _config(record: ConfigRecord) -> RunConfig:

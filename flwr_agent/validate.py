@@ -13,7 +13,7 @@ from typing import Any
 from envs import partition, registry
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, DataError
-from flwr_agent.world import to_adapter, to_shard
+from flwr_agent.world import to_adapter, to_shard, to_world
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 """A Hugging Face id; whether it exists cannot be known offline."""
@@ -32,23 +32,41 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
         ConfigError: names the key and the fix.
         DataError: names the file and the field.
     """
-    _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name"})
-    known = partition.knobs(config.partition.strategy) | {"strategy"}
-    _check_knobs("partition", config.partition.strategy, explicit, known)
+    check_knobs(config, explicit)
     load_strategy(config)
     check_model(config.model.path)
     _check_folder(config.output_dir)
     _check_worker(config)
 
 
-def check_world(config: RunConfig) -> None:
-    """Load the environment's tasks and cut the last client's shard, where the tasks are on this machine.
+def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:
+    """Refuse a knob that was set and that the chosen environment or partition does not use.
 
     Raises:
-        ConfigError: a setting that the environment or the partition refuses.
+        ConfigError: names the key and those that are used.
+    """
+    _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name"})
+    known = partition.knobs(config.partition.strategy) | {"strategy"}
+    _check_knobs("partition", config.partition.strategy, explicit, known)
+
+
+def check_world(config: RunConfig) -> None:
+    """Load the environment's tasks, cut every client's shard and open its world, where the tasks are on this machine.
+
+    Raises:
+        ConfigError: a setting that the environment or the partition refuses, or a world that lacks a task of its shard.
         DataError: a data file is malformed.
     """
-    to_shard(config, to_adapter(config).tasks("train"), config.federation.total_clients - 1)
+    adapter = to_adapter(config)
+    if config.evaluation.where != "off" and config.evaluation.tasks > (held_out := len(adapter.tasks("val"))):
+        raise ConfigError(
+            "evaluation.tasks", config.evaluation.tasks, f"{config.env.name} has {held_out} held-out tasks"
+        )
+    tasks = adapter.tasks("train")
+    for client_id in range(config.federation.total_clients):
+        shard = to_shard(config, tasks, client_id)
+        if shard.variant is not None:
+            to_world(config, shard)
 
 
 def check_model(path: str) -> None:

@@ -1,4 +1,4 @@
-"""From a configuration to what it names: the environment adapter and a client's shard."""
+"""From a configuration to what it names: the environment adapter, a client's shard and its world."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from envs import partition, registry
 from envs.base import EnvAdapter, Shard, Task, Variant
 from flwr_agent.config import RunConfig
+from flwr_agent.errors import ConfigError
 
 
 def to_adapter(config: RunConfig, variant: Variant | None = None) -> EnvAdapter:
@@ -29,6 +30,20 @@ def to_shard(config: RunConfig, tasks: Sequence[Task], client_id: int) -> Shard:
     strategy = config.partition.strategy
     knobs = _used(config.partition, partition.knobs(strategy))
     return partition.shard(tasks, client_id, config.federation.total_clients, strategy, **knobs)
+
+
+def to_world(config: RunConfig, shard: Shard) -> EnvAdapter:
+    """The environment as a client finds it: in its own variant, with every task of its shard.
+
+    Raises:
+        ConfigError: the environment has no such variant, or its variant lacks what a task of the shard needs.
+    """
+    adapter = to_adapter(config, shard.variant)
+    lost = set(shard.task_ids).difference(task.id for task in adapter.tasks("train"))
+    if lost:
+        fix = f"client {shard.client_id}'s world cannot serve {len(lost)} of its tasks ({min(lost)}, …)"
+        raise ConfigError("partition.strategy", config.partition.strategy, fix)
+    return adapter
 
 
 def _used(section: Any, names: frozenset[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
 
 from flwr_agent import arrays as model
 from flwr_agent.config import KEYS, RunConfig
@@ -25,6 +26,9 @@ KEEP = 2
 MODEL, STATE = "model.safetensors", "state.json"
 STALE, ARCHIVE, LOCK = "_stale", "_archive", ".lock"
 _ROUND = re.compile(r"round-(\d{5})")
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError, SafetensorError)
+"""What reading a damaged checkpoint raises."""
+BEGINNING = {"config.json", "ledger.jsonl", "federated_summary.json", "curve.png"}
 WAYS_OUT = "set fresh=true to archive the folder, or choose another output_dir"
 
 
@@ -95,8 +99,20 @@ def resume(folder: Path, config: RunConfig) -> RunState | None:
     if not rounds:
         return None
     last = max(rounds)
+    try:
+        return _load(folder, last, config)
+    except DAMAGE as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ResumeError(
+            f"{folder / name_of(last)} is damaged ({reason}); move it away to resume before it, or {WAYS_OUT}"
+        ) from error
+
+
+def _load(folder: Path, last: int, config: RunConfig) -> RunState:
     facts = json.loads((folder / name_of(last) / STATE).read_text(encoding="utf-8"))
     _check_same_run(folder, last, facts, config)
+    if (facts["round"], type(facts["ledger_position"])) != (last, int) or facts["ledger_position"] <= 0:
+        raise ValueError(f"{STATE} is not of round {last}")
     return _read(folder / name_of(last), facts)
 
 
@@ -110,15 +126,44 @@ def last(folder: Path) -> RunState:
     if not rounds:
         raise ResumeError(f"{folder} holds no finished round; give the folder of a run")
     path = folder / name_of(max(rounds))
-    return _read(path, json.loads((path / STATE).read_text(encoding="utf-8")))
+    try:
+        return _read(path, json.loads((path / STATE).read_text(encoding="utf-8")))
+    except DAMAGE as error:
+        raise ResumeError(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
 
 def _read(path: Path, facts: Mapping[str, Any]) -> RunState:
     arrays = model.load(path / MODEL)
     if model.digest(arrays) != facts["digest"]:
-        raise ResumeError(f"{path / MODEL} is damaged; move that folder away to use the round before it")
+        raise ValueError(f"{MODEL} is not what was written")
     known = {f.name: facts[f.name] for f in dataclasses.fields(RunState) if f.name != "arrays"}
     return RunState(**{**known, "arrays": arrays, "clients": tuple(facts["clients"])})
+
+
+def check_is_ours(folder: Path, config: RunConfig) -> None:
+    """Refuse a folder without a checkpoint that holds anything but the very beginning of this run.
+
+    Raises:
+        ResumeError: names what is there.
+    """
+    ignored = (ARCHIVE, STALE, LOCK, "config.json.tmp")
+    found = sorted(path.name for path in folder.iterdir() if path.name not in ignored)
+    if found and not _complete(folder) and not _has_just_begun(folder, config, found):
+        raise ResumeError(
+            f"{folder} holds {found[0]!r} but no checkpoint to go on from; choose another output_dir, or set fresh=true "
+            f"to move what it holds to {folder / ARCHIVE}"
+        )
+
+
+def _has_just_begun(folder: Path, config: RunConfig, found: list[str]) -> bool:
+    """Whether a run of this objective was killed here before its first checkpoint."""
+    try:
+        facts = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        ledger = (folder / "ledger.jsonl").read_bytes() if "ledger.jsonl" in found else b""
+    except (OSError, ValueError):
+        return False
+    is_same = isinstance(facts, dict) and facts.get("fingerprint") == config.fingerprint()
+    return is_same and set(found) <= BEGINNING and b'"kind": "round"' not in ledger
 
 
 def archive(folder: Path) -> None:
@@ -161,7 +206,7 @@ def _complete(folder: Path) -> list[int]:
 def _set_aside_torn(folder: Path) -> None:
     whole = {name_of(round_) for round_ in _complete(folder)}
     for path in sorted(folder.glob("round-*")):
-        if path.name not in whole:
+        if _ROUND.fullmatch(path.name.removesuffix(".tmp")) and path.name not in whole:
             target = _numbered(folder / STALE, path.name)
             target.parent.mkdir(exist_ok=True)
             path.rename(target)

@@ -57,10 +57,23 @@ class Ledger:
 
     def lines(self) -> list[Line]:
         """All whole lines, oldest first."""
-        return _parse(self.path.read_bytes()) if self.path.exists() else []
+        try:
+            return _parse(self.path.read_bytes()) if self.path.exists() else []
+        except (ValueError, TypeError, KeyError, OSError) as error:
+            raise ResumeError(
+                f"{self.path} is damaged ({error}); restore it, or set fresh=true to archive the run"
+            ) from error
 
     def rewind(self, position: int) -> list[Line]:
-        """Cut off everything after `position` and return its whole lines."""
+        """Cut off everything after `position` and return its whole lines.
+
+        Raises:
+            ResumeError: the file is shorter than that.
+        """
+        if position > self.position:
+            raise ResumeError(
+                f"{self.path} is shorter than the checkpoint says; restore it, or set fresh=true to archive the run"
+            )
         tail = _parse(self.path.read_bytes()[position:])
         with self.path.open("r+b") as file:
             file.truncate(position)
@@ -70,7 +83,10 @@ class Ledger:
 
 def _parse(data: bytes) -> list[Line]:
     whole, _, _ = data.rpartition(b"\n")
-    return [json.loads(line) for line in whole.splitlines()]
+    lines = [json.loads(line) for line in whole.splitlines()]
+    if not all(isinstance(line, dict) and "kind" in line for line in lines):
+        raise ValueError("a line is no ledger line")
+    return lines
 
 
 def _plain(value: Any) -> Any:

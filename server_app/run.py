@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from flwr.serverapp import Grid
 
 import strategies
 from flwr_agent import protocol
-from flwr_agent.arrays import digest, from_record, to_record
+from flwr_agent.arrays import digest, from_record, replace, to_record
 from flwr_agent.config import RunConfig
 from flwr_agent.report import curve
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest
@@ -23,6 +24,8 @@ from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
 from server_app.ledger import FILE, Ledger, Line
 from strategies import ClientOutcome, Observer, Round
+
+logger = logging.getLogger("flwr.agent")
 
 
 def run(
@@ -69,7 +72,7 @@ def run(
             )
         finally:
             summary.write(folder, config, ledger.lines())
-            curve.draw(folder)
+            _draw(folder)
 
 
 class _Recorder(Observer):
@@ -104,11 +107,21 @@ class _Recorder(Observer):
         self._ledger.append("checkpoint", round=round_.round, seconds=time.monotonic() - started)
 
 
+def _draw(folder: Path) -> None:
+    """Draw the curve; a picture that cannot be made is a warning, never the end of a run."""
+    try:
+        curve.draw(folder)
+    except Exception as error:  # noqa: BLE001 (a sink for people)
+        logger.warning("no learning curve: %s", error)
+
+
 def _open(
     folder: Path, config: RunConfig, initial_arrays: Callable[[RunConfig], Arrays]
 ) -> tuple[RunState, Ledger, list[Line]]:
     """The state to go on from, the ledger cut back to it, and what a dead attempt had written after it."""
     state = checkpoint.resume(folder, config)
+    if state is None:
+        checkpoint.check_is_ours(folder, config)
     _write_config(folder, config)
     if state is None:
         (folder / FILE).unlink(missing_ok=True)
@@ -117,7 +130,7 @@ def _open(
     ledger = Ledger(folder)
     tail = ledger.rewind(state.ledger_position)
     for line in tail:
-        if line["kind"] == "evaluation" and line["round"] <= state.round:
+        if line["kind"] == "accepted" or (line["kind"] == "evaluation" and line["round"] <= state.round):
             ledger.append(**line)
     accepted = [line["clients"] for line in tail if line["kind"] == "accepted"]
     ledger.append("resume", round=state.round, accepted=accepted[-1] if accepted else None)
@@ -141,7 +154,9 @@ def _begin(folder: Path, config: RunConfig, arrays: Arrays, ledger: Ledger) -> R
 
 def _write_config(folder: Path, config: RunConfig) -> None:
     facts = {"fingerprint": config.fingerprint(), "config": config.flat()}
-    (folder / "config.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    tmp = folder / "config.json.tmp"
+    tmp.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    replace(tmp, folder / "config.json")
 
 
 def _scored(lines: Sequence[Line]) -> set[int]:

@@ -130,6 +130,7 @@ class Fold:
             self.accepted.append(outcome.client_id)
         elif outcome.status is not Status.DUPLICATE:
             self.failures.append(outcome)
+            logger.warning("round %d: client %d %s: %s", self._round, outcome.client_id, outcome.status, outcome.reason)
         self._tell(outcome)
 
 

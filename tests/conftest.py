@@ -1,10 +1,18 @@
+import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("busy", deadline=None)
+settings.load_profile("busy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--data", type=Path, default=None, help="folder with real WebShop and ALFWorld data")
+    parser.addoption(
+        "--require-sandbox", action="store_true", help="fail, instead of skip, where bubblewrap is missing"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -12,8 +20,15 @@ def data_dir(request: pytest.FixtureRequest) -> Path:
     """The folder given with `--data`; tests that need it are skipped without one."""
     folder = request.config.getoption("--data")
     if folder is None:
-        pytest.skip("needs real data: run pytest with --data DIR")
+        pytest.skip("needs real data: run pytest with --data=DIR")
     return folder.resolve()
+
+
+@pytest.fixture(scope="session")
+def bwrap(request: pytest.FixtureRequest) -> None:
+    """Bubblewrap; tests that need it are skipped without it, or fail with `--require-sandbox`."""
+    if shutil.which("bwrap") is None and not request.config.getoption("--require-sandbox"):
+        pytest.skip("needs bubblewrap: apt-get install bubblewrap")
 
 
 @pytest.fixture

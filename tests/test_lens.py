@@ -1,6 +1,6 @@
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -9,7 +9,9 @@ from rich.console import Console
 from envs.base import Shard, Step, Task, Variant
 from flwr_agent import lens
 from flwr_agent.config import resolve
+from flwr_agent.cross import CrossEvaluation
 from flwr_agent.errors import ConfigError
+from flwr_agent.lens_page import to_html
 
 GUESS = {"env.name": "tinyguess", "federation.total_clients": 6, "partition.tasks_per_client": 40}
 
@@ -42,7 +44,7 @@ class WalkEnv:
 
     async def step(self, action):
         self.cell += 2 if self.cell == self.ramp else 1
-        return Step(str(self.cell), terminated=self.cell >= 8)
+        return Step(str(self.cell), terminated=self.cell >= 8, info={"success": self.cell >= 8})
 
     async def close(self):
         pass
@@ -90,43 +92,78 @@ def test_labels_add_the_difficulty_axis(tmp_path):
 
 
 def test_worlds_are_listed_once_and_compared_in_pairs():
-    found = lens.look(resolve(WALK), compare_tasks=2)
+    found = lens.look(resolve(WALK), play_tasks=2)
     assert found.worlds == [{"name": "ramps", "ramp": 0}, {"name": "ramps", "ramp": 1}]
     assert [client.world for client in found.clients] == [0, 1, 0, 1]
     assert found.world_disagreement["0-1"].rate == pytest.approx(1 / 6)
     assert found.world_disagreement["0-1"].num_unforced == 2
 
 
-def test_the_page_is_self_contained_escaped_and_beside_its_data(tmp_path):
-    page = tmp_path / "new" / "lens.html"
-    found = lens.run(resolve(WALK), compare_tasks=1, html=page, console=Console(file=(tmp_path / "log").open("w")))
-    text = page.read_text()
-    assert text.count("<svg") == 4
+def test_an_oracle_plays_one_world_of_each_kind_against_the_clock():
+    found = lens.look(resolve(WALK, {"rollout.max_turns": 7}), play_tasks=3)
+    slow, quick = found.winnable["0"], found.winnable["1"]
+    assert (slow.num_clients, slow.num_tasks, slow.num_solved, slow.share_in_time) == (2, 3, 3, 0.0)
+    assert (quick.num_solved, quick.share_in_time, quick.mean_actions) == (3, 1.0, 7.0)
+    assert lens.oracle_rows(found) == [("0", "2", "100%", "0%", "8.0"), ("1", "2", "100%", "100%", "7.0")]
+
+
+SHOP = {
+    "federation.total_clients": 12,
+    "partition.strategy": "rank_wrapper",
+    "env.search_return_n": 200,
+}
+
+
+def test_what_cannot_be_won_in_time_is_shown():
+    found = lens.look(resolve(SHOP), play_tasks=4)
+    assert len(found.worlds) == 12
+    kinds = {found.worlds[int(at)]["kind"]: one for at, one in found.winnable.items()}
+    assert {kind: one.num_solved for kind, one in kinds.items()} == dict.fromkeys(kinds, 4)
+    assert {kind: one.share_in_time for kind, one in kinds.items()} == {
+        "default": 1.0, "shuffle": 1.0, "invert": 0.0, "partial": 1.0,
+    }  # fmt: skip
+    assert sum(one.num_clients for one in kinds.values()) == 12
+    assert len(found.world_disagreement) == 6
+    console = Console(width=120)
+    with console.capture() as captured:
+        lens.show(found, console)
+    assert "invert" in captured.get()
+    assert "0%" in captured.get()
+
+
+CROSS = CrossEvaluation(clients=[0, 2], num_tasks=5, temperature=0.4, before=[0.1, 0.2], after=[[0.6, 0.2], [0.1, 0.8]])
+
+
+def test_the_page_is_self_contained_and_escaped(tmp_path):
+    found = replace(lens.look(resolve(WALK), play_tasks=1), cross=CROSS)
+    text = to_html(found)
+    assert text.count("<svg") == 5
     assert not re.search(r"<script|<link|(src|href)=\"(?!#|data:)", text)
     assert "<b>walk</b>" not in text
     assert "&lt;b&gt;walk&lt;/b&gt; 100" in text
-    assert json.loads(page.with_suffix(".json").read_text()) == asdict(found)
+    assert "<td>nobody yet</td><td>0.10</td><td>0.20</td>" in text
+    assert "<td>client 2</td><td>0.10</td><td>0.80</td>" in text
+    assert json.loads(json.dumps(asdict(found))) == asdict(found)
 
 
-def test_the_same_partition_gives_the_same_page(tmp_path):
-    first, second = tmp_path / "a.html", tmp_path / "b.html"
-    for page in (first, second):
-        lens.run(resolve(WALK), html=page, console=Console(quiet=True))
-    assert first.read_bytes() == second.read_bytes()
+def test_the_same_partition_gives_the_same_page():
+    pages = {to_html(lens.look(resolve(WALK), play_tasks=1)) for _ in range(2)}
+    assert len(pages) == 1
 
 
-def test_the_terminal_shows_axes_and_the_first_clients():
-    console = Console(record=True, width=120, quiet=False, file=None)
-    many = resolve(GUESS, {"federation.total_clients": 25})
+def test_the_terminal_shows_axes_the_first_clients_and_the_matrix():
+    console = Console(width=120)
+    many = replace(lens.look(resolve(GUESS, {"federation.total_clients": 25})), cross=CROSS)
     with console.capture() as captured:
-        lens.run(many, console=console)
+        lens.show(many, console)
     text = captured.get()
     assert "tinyguess · uniform (tasks_per_client=40) · 4000 of 4000 tasks held by 25 clients" in text
     assert "no labels" in text
     assert "5 more clients are on the page" in text
+    assert "nobody yet" in text
 
 
 def test_worlds_without_oracle_or_admissible_actions_cannot_be_compared(monkeypatch):
     monkeypatch.setattr(Walk, "oracle", lambda self, task: None)
     with pytest.raises(ConfigError, match=r"env\.name='walk': has neither an oracle nor admissible actions"):
-        lens.look(resolve(WALK), compare_tasks=1)
+        lens.look(resolve(WALK), play_tasks=1)

@@ -74,6 +74,14 @@ def test_a_bound_node_refuses_anothers_client_and_names_both():
             protocol.train_request(content, node_config)
 
 
+@pytest.mark.parametrize("key", ["env.name", "partition.strategy"])
+def test_a_site_loads_no_code_that_the_server_names(key):
+    run = config(**{key.replace(".", "__"): "somebody.else:Thing"})
+    with pytest.raises(ProtocolError, match=f"{key}='somebody.else:Thing' names code"):
+        protocol.train_request(asked(placement=protocol.BOUND, run=run), {"partition-id": 1})
+    assert protocol.train_request(asked(run=run), {}).config == run
+
+
 def test_a_simulated_node_serves_any_client():
     assert protocol.train_request(asked(client_id=1), {"partition-id": 0}).client_id == 1
 

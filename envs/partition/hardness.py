@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
 from envs.base import Shard, Task
 from envs.partition.checks import check_count, check_number
-from envs.partition.labels import easy_tasks, read_labels
+from envs.partition.labels import check_labels, easy_tasks, read_labels
 from envs.partition.sizing import Holdings, Sizes, assign_with_overlap, beta_sizes
 from flwr_agent.errors import ConfigError
 
@@ -31,15 +32,26 @@ def hardness(  # noqa: PLR0913 (the form of a partition, and its knobs)
     Easy tasks are those that a reference policy solved, by the labels in `trajectories_file` (`read_labels`).
 
     Raises:
-        ConfigError: if a knob is out of range, or a client's quota exceeds the easy or the hard tasks there are.
+        ConfigError: if a knob is out of range, there is no such file or its labels are of other tasks, or a client's
+            quota exceeds the easy or the hard tasks there are.
         DataError: if the labels cannot be read.
     """
     check_count("tasks_per_client", tasks_per_client, 2, len(tasks), "half of a client's tasks are easy, on average")
     check_number("success_std", success_std, 1e-3, 1e6)
-    easy = easy_tasks(tasks, read_labels(trajectories_file))
+    easy = easy_tasks(tasks, _labels(tasks, trajectories_file))
     _check_quotas(easy, num_clients, tasks_per_client, success_std, seed)
     held = holdings(easy.tobytes(), num_clients, tasks_per_client, success_std, seed)
     return Shard(client_id, tuple(tasks[i].id for i in np.flatnonzero(held[client_id]).tolist()))
+
+
+def _labels(tasks: Sequence[Task], trajectories_file: str) -> Mapping[str, bool]:
+    key = "partition.trajectories_file"
+    if not Path(trajectories_file).is_file():
+        fix = "no such file; hardness needs success labels, which `python -m flwr_agent labels` makes"
+        raise ConfigError(key, trajectories_file, fix)
+    labels = read_labels(trajectories_file)
+    check_labels(labels, tasks, key, trajectories_file)
+    return labels
 
 
 def _quotas(num_clients: int, tasks_per_client: int, success_std: float, rng: np.random.Generator) -> Sizes:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.base import Task
-from flwr_agent.errors import DataError
+from flwr_agent.errors import ConfigError, DataError
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,21 @@ def _entry(file: Path, number: int, entry: Any) -> tuple[str, bool]:
     if not isinstance(success, bool):
         raise DataError(file, f"trajectories[{number}].traj_info.success", "must be true or false")
     return task_id, success
+
+
+def check_labels(labels: Mapping[str, bool], tasks: Sequence[Task], key: str, path: object) -> None:
+    """Refuse labels most of which are of other tasks.
+
+    Raises:
+        ConfigError: naming the configuration key that the file came by.
+    """
+    known = sum(task.id in labels for task in tasks)
+    if known < max(1, len(labels) / 2):
+        fix = (
+            f"only {known} of its {len(labels)} labels are of the {len(tasks)} training tasks; it is of another split, "
+            "environment or catalogue"
+        )
+        raise ConfigError(key, str(path), fix)
 
 
 def easy_tasks(tasks: Sequence[Task], labels: Mapping[str, bool]) -> NDArray[np.bool_]:

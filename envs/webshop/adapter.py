@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from envs.base import Step, Task, Variant, View
-from envs.webshop import compact, paper
+from envs.webshop import compact, oracle, paper
 from envs.webshop.files import GOALS
-from envs.webshop.goals import Goal
-from envs.webshop.session import BUY, NEXT, Page, Session
+from envs.webshop.session import Page, Session
 from envs.webshop.shop import Shop, embedded_shop, shop_of
+from envs.webshop.variants import world_of
 from flwr_agent.errors import ConfigError, EnvError
+from flwr_agent.seeds import seed_for
 
 STYLES: dict[str, Any] = {"paper": paper, "compact": compact}
 REWARDS = ("strict", "upstream")
-ORACLE_PAGES = 5
-"""Result pages the oracle looks through before it gives a search up."""
 
 
 class WebShop:
-    """A shop for one client: shared catalogue, its own search, reward mode and prompt style.
+    """A shop for one client: shared catalogue, its own world, reward mode and prompt style.
 
     Example:
         >>> shop = WebShop(style="compact")
@@ -36,12 +36,13 @@ class WebShop:
     name = "webshop"
     version = "1"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (the environment's settings)
         self,
         *,
         data_path: str = "none",
         goals: str = "synthetic",
         search_return_n: int = 50,
+        val_search_return_n: int = 50,
         reward: str = "strict",
         style: str = "compact",
         variant: Variant | None = None,
@@ -50,18 +51,21 @@ class WebShop:
             raise ConfigError("env.reward", reward, "no such reward", allowed=REWARDS)
         if style not in STYLES:
             raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
-        if variant is not None:
-            raise ConfigError("partition.strategy", variant.name, "webshop knows no such variant")
-        self.shop = _open(data_path, goals)
+        self.world = world_of(_open(data_path, goals), variant, goals=goals)
+        self.shop = self.world.shop
         self.style = STYLES[style]
         self.reward = reward
-        self.rank = partial(self.shop.index.search, k=search_return_n)
-        self._settings = {"search_return_n": search_return_n, "reward": reward}
-        self._tasks = {split: [_task(goal, split) for goal in goals] for split, goals in self.shop.splits.items()}
+        self.variant = variant
+        self._settings = {
+            "search_return_n": search_return_n,
+            "val_search_return_n": val_search_return_n,
+            "reward": reward,
+        }
 
     def tasks(self, split: str) -> Sequence[Task]:
-        """All tasks of a split in canonical order; an unknown split has none."""
-        return self._tasks.get(split, ())
+        """The tasks of a split whose products are on sale, in canonical order; an unknown split has none."""
+        tasks, on_sale = self.shop.tasks.get(split, ()), self.world.on_sale
+        return tasks if on_sale is None else tuple(task for task in tasks if task.meta["asin"] in on_sale)
 
     def system_prompt(self) -> str:
         """System message of concat mode."""
@@ -87,35 +91,21 @@ class WebShop:
         """
         if task.id not in self.shop.goals:
             raise EnvError(f"webshop has no task {task.id}; it was made from other data")
-        return Session(self.shop, self.shop.goals[task.id], self.rank, self.reward)
+        depth = self._settings["val_search_return_n" if task.split == "val" else "search_return_n"]
+        draw = random.Random(seed_for("webshop search", self.world.seed, task.id))
+        return Session(
+            self.shop, self.shop.goals[task.id], lambda query: self.world.search(query, depth, draw), self.reward
+        )
 
     def oracle(self, task: Task) -> Sequence[str] | None:
-        """Search the instruction's words (else the title), open the first product that can score 1.0, choose, buy.
-
-        None when no product found by either search can score 1.0.
-        """
-        goal = self.shop.goals[task.id]
-        wanted = [*goal.attributes, goal.product.query, *(value for _, value in goal.options)]
-        plans = (self._plan(task, words) for words in (" ".join(wanted), goal.product.title))
-        return next((plan for plan in plans if plan), None)
-
-    def _plan(self, task: Task, words: str) -> list[str] | None:
-        session, express = self.session(task), self.style.express
-        actions = [express(f"search[{words.lower()}]", session)]
-        session.act(f"search[{words}]")
-        choices = [f"click[{value}]" for _, value in session.goal.options]
-        while session.shown() and session.number <= ORACLE_PAGES:
-            for product in session.shown():
-                steps = [f"click[{product.asin}]", *choices, f"click[{BUY}]"]
-                if _reward_after(steps, session) == 1.0:
-                    return actions + [express(step.lower(), session) for step in steps]
-            actions.append(express(f"click[{NEXT.lower()}]", session))
-            session.act(f"click[{NEXT}]")
-        return None
+        """The actions of `oracle.solve`, as this style's policy names them."""
+        return oracle.solve(partial(self.session, task), self.style.express, is_chancy=self.world.seed is not None)
 
     def fingerprint(self) -> str:
-        """Digest of data, engine version, search depth and reward mode."""
+        """Digest of data, engine version, search depth, reward mode and variant."""
         parts = [self.name, self.version, self.shop.digest, self._settings]
+        if self.variant:
+            parts.append(asdict(self.variant))
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -134,19 +124,6 @@ def _open(data_path: str, goals: str) -> Shop:
     return embedded_shop()
 
 
-def _reward_after(actions: Sequence[str], session: Session) -> float:
-    session = replace(session)
-    for action in actions:
-        session.act(action)
-    return session.reward
-
-
-def _task(goal: Goal, split: str) -> Task:
-    product = goal.product
-    meta = {"category": product.category, "query": product.query, "asin": product.asin, "n_options": len(goal.options)}
-    return Task(goal.id, split, meta)
-
-
 class WebShopEnv:
     """One WebShop episode at a time."""
 
@@ -155,7 +132,7 @@ class WebShopEnv:
         self._session: Session | None = None
         self._task_id = ""
 
-    async def reset(self, task: Task, *, seed: int) -> Step:  # noqa: ARG002 (this shop has no chance in it)
+    async def reset(self, task: Task, *, seed: int) -> Step:  # noqa: ARG002 (a world of chance draws by task, so that the oracle can know)
         """Start at the search page of `task`."""
         self._session, self._task_id = self._adapter.session(task), task.id
         return self._observe(self._session, {"instruction": self._session.goal.instruction})

@@ -62,6 +62,10 @@ PRICES, HIGH_PRICES = (15, 25, 35, 45), (65, 75, 85, 95)
 """Prices of products with goals and of the others: most bounds (30 to 80) rule the others out."""
 SPLITS = {"val": (2, 3), "demo": (0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21)}
 """Positions within a type whose goals are held out, or are for demonstrations; all others train."""
+PRAISE = ("really {}", "as {} as it gets", "{} every day", "still {} after years of use", "{}, say those who own one")
+MAX_PRAISE = 6
+"""Further bullets of a product. They praise its own attributes, some more often than others and in more words than
+others, so that engines which weigh repetition and length differently rank differently."""
 TYPES = frozenset(kind for category in CATEGORIES.values() for kind in category["types"])
 
 
@@ -105,7 +109,7 @@ def _item(category: str, kind: str, position: int, attributes: list[str]) -> dic
         "product_category": f"{spec['path']} › {kind.title()}",
         "pricing": f"${price}.00",
         "full_description": f"This {kind} is {first}, {second} and {third}.",
-        "small_description": [f"{first.title()} and {second}", f"Also {third}"],
+        "small_description": [f"{first.title()} and {second}", f"Also {third}", *_praise(kind, position, attributes)],
         "product_information": {},
         "average_rating": "",
         "images": [],
@@ -119,6 +123,12 @@ def _item(category: str, kind: str, position: int, attributes: list[str]) -> dic
             )
         },
     }
+
+
+def _praise(kind: str, position: int, attributes: list[str]) -> list[str]:
+    draw = _rng(kind, "praise", position)
+    count = draw.randint(0, MAX_PRAISE)
+    return [draw.choice(PRAISE).format(draw.choice(attributes)).capitalize() for _ in range(count)]
 
 
 def _instruction(kind: str, position: int, attributes: list[str]) -> dict[str, Any]:

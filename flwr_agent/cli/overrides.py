@@ -42,5 +42,8 @@ def absolute(values: Mapping[str, Any], base: Path) -> dict[str, Any]:
 def _absolute(key: str, value: Any, base: Path) -> Any:
     if not isinstance(value, str) or not value or not key.endswith(PATH_ENDINGS):
         return value
-    path = base / Path(value).expanduser()
-    return str(path) if path.exists() else value
+    try:
+        path = base / Path(value).expanduser()
+        return str(path) if path.exists() else value
+    except (RuntimeError, OSError, ValueError) as error:
+        raise ConfigError(key, value, f"is no path here: {error}") from error

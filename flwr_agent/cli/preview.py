@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 from rich.table import Table
+from safetensors import SafetensorError, safe_open
 
 from flwr_agent.cli.progress import LEDGER, Progress, to_duration
 from flwr_agent.config import RunConfig
+from flwr_agent.errors import DataError
 from flwr_agent.rl.launch import visible_gpus
 
 FP32_BYTES = 4
@@ -62,9 +64,11 @@ def estimate(config: RunConfig, size: Size | None) -> Table:
 
 
 def _header_parameters(file: Path) -> int:
-    with file.open("rb") as source:
-        header = json.loads(source.read(int.from_bytes(source.read(8), "little")))
-    return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+    except SafetensorError as error:
+        raise DataError(file, "safetensors header", f"{error}; copy the model again") from error
 
 
 def _model_rows(config: RunConfig, of_model: Size | None) -> list[tuple[str, str, str]]:

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 LEDGER = "ledger.jsonl"
+ACCEPTED = "accepted"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,14 +23,16 @@ class Progress:
     """What a ledger says at one moment.
 
     Example:
-        >>> Progress.of([{"kind": "client", "round": 1, "client_id": 0}]).clients
+        >>> Progress.of([{"kind": "client", "round": 1, "client_id": 0, "status": "accepted"}]).clients
         (0,)
     """
 
     round: int = 0
     """Last finished round."""
     clients: tuple[int, ...] = ()
-    """Clients that answered in the round after it."""
+    """Clients whose answer counts in the round after it."""
+    failures: tuple[str, ...] = ()
+    """Clients of any round whose answer does not count, in words."""
     evaluations: tuple[Mapping[str, Any], ...] = ()
     """The scored evaluations, oldest first: `round` and `metrics`."""
     mean_round_s: float = 0.0
@@ -41,11 +44,17 @@ class Progress:
         rounds = [line for line in lines if line["kind"] == "round"]
         evaluations = [line for line in lines if line["kind"] == "evaluation" and "metrics" in line]
         last = rounds[-1]["round"] if rounds else 0
+        asked = [line for line in lines if line["kind"] == "client"]
         played = [line["seconds"] for line in evaluations if line["round"] > 0]
         trained = [sum(line["seconds"].values()) for line in rounds]
         return cls(
             round=last,
-            clients=tuple(line["client_id"] for line in lines if line["kind"] == "client" and line["round"] > last),
+            clients=tuple(line["client_id"] for line in asked if line["round"] > last and line["status"] == ACCEPTED),
+            failures=tuple(
+                f"client {line['client_id']} {line['status']} in round {line['round']}: {line['reason']}"
+                for line in asked
+                if line["status"] not in (ACCEPTED, "duplicate")
+            ),
             evaluations=tuple(evaluations),
             mean_round_s=(sum(trained) + sum(played)) / len(trained) if trained else 0.0,
         )
@@ -67,6 +76,7 @@ class Display:
         )
         self._task = self._bar.add_task("starting", total=rounds, note="")
         self._said = ("", "")
+        self._num_failures = 0
         self._start = time.monotonic()
 
     @contextmanager
@@ -82,6 +92,9 @@ class Display:
     def update(self) -> None:
         """Show what the ledger says now."""
         seen = Progress.read(self._ledger)
+        for failure in seen.failures[self._num_failures :]:
+            self._console.print(failure, highlight=False, markup=False, soft_wrap=True)
+        self._num_failures = len(seen.failures)
         self._show(self._stage(seen), self._note(seen), seen.round)
 
     def _show(self, stage: str, note: str, completed: int) -> None:

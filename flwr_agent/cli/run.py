@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +22,8 @@ from flwr_agent.rl import launch
 
 POLL_S = 0.5
 COMPLETED = "finished:completed"
+PLAIN: Mapping[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
+"""How text is printed that must come out as it is."""
 FILES = ("curve.png", "federated_summary.json")
 _ERROR = re.compile(r"(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)")
 
@@ -85,6 +88,9 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
     """
     config, output = plan.config, Path(plan.config.output_dir)
     fed = config.federation
+    if not config.fresh and is_complete(output, config):
+        console.print(f"{result(output)}\nthis run is complete; add fresh=true to archive it and start over", **PLAIN)
+        return
     federation = launch.Federation(
         num_nodes=fed.total_clients if is_deployment else fed.clients_per_round,
         threads=config.worker.torch_threads,
@@ -93,7 +99,7 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
     )
     output.parent.mkdir(parents=True, exist_ok=True)
     log = output.with_name(output.name + ".log")
-    log.write_bytes(b"")
+    start = log.stat().st_size if log.is_file() else 0
     display = Display(console, output / LEDGER, rounds=fed.rounds, clients=fed.clients_per_round)
     launch.end_on_sigterm()
     with display.shown():
@@ -102,9 +108,17 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
         with launch.flower(federation) as flower:
             status = _follow(flower, flower.submit(ROOT, plan.explicit), log, display)
     if status != COMPLETED:
-        reason = last_error(log.read_text(encoding="utf-8", errors="replace"))
+        reason = last_error(log.read_bytes()[start:].decode(errors="replace"))
         raise RunFailed(f"run {status.removeprefix('finished:')}: {reason} (log: {log})")
-    console.print(result(output), highlight=False, markup=False, soft_wrap=True)
+    console.print(result(output), **PLAIN)
+
+
+def is_complete(output: Path, config: RunConfig) -> bool:
+    """Whether the folder holds this very run with its last round done."""
+    facts = output / "config.json"
+    if not facts.is_file() or json.loads(facts.read_text(encoding="utf-8"))["fingerprint"] != config.fingerprint():
+        return False
+    return Progress.read(output / LEDGER).round == config.federation.rounds
 
 
 def result(output: Path) -> str:
@@ -153,9 +167,3 @@ def _follow(flower: launch.Flower, run_id: int, log: Path, display: Display) -> 
         if status.startswith("finished"):
             return status
         time.sleep(POLL_S)
-
-
-def _tail(log: Path, start: int) -> str:
-    with log.open("rb") as file:
-        file.seek(start)
-        return file.read().decode(errors="replace")

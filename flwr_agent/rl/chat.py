@@ -7,6 +7,8 @@ from functools import cached_property
 
 from transformers import PreTrainedTokenizerBase
 
+from flwr_agent.errors import ConfigError
+
 _ANSWER = "\u2402answer\u2402"
 
 
@@ -18,32 +20,30 @@ class Chat:
 
     def prompts(self, messages: Sequence[str]) -> list[list[int]]:
         """Ids of single-message conversations, each ready to be answered (windowed mode: no system turn)."""
-        return self._ids([self._text([{"role": "user", "content": message}], ask=True) for message in messages])
+        return self._ids([self._text([{"role": "user", "content": message}]) for message in messages])
 
     def opening(self, system: str, message: str) -> list[int]:
         """Ids of a conversation's start: system turn (if any), first message, ready to be answered."""
         turns = [{"role": "system", "content": system}] if system else []
-        return self._ids([self._text([*turns, {"role": "user", "content": message}], ask=True)])[0]
+        return self._ids([self._text([*turns, {"role": "user", "content": message}])])[0]
 
     def continuation(self, answered: Sequence[int], message: str) -> list[int]:
         """Ids that follow the answer `answered`: the template's glue, the next message, ready to be answered.
 
         The glue is what the template writes after an answer, found as text; the end-of-turn token that the sampler
         itself emitted is not written twice.
+
+        Raises:
+            ConfigError: the template does not keep an answer as it is.
         """
-        before, _, after = self._text(
-            [
-                {"role": "user", "content": "."},
-                {"role": "assistant", "content": _ANSWER},
-                {"role": "user", "content": message},
-            ],
-            ask=True,
-        ).rpartition(_ANSWER)
-        if not before:
-            raise ValueError("the chat template rewrites answers; concat mode needs one that keeps them as they are")
-        ids = self._ids([after])[0]
-        if answered and ids and answered[-1] == ids[0] and ids[0] in self.eos_ids:
-            return ids[1:]
+        text = self._after_answer(message)
+        if not text:
+            raise ConfigError("rollout.mode", "concat", "the model's chat template rewrites answers; use windowed")
+        ids = self._ids([text])[0]
+        if answered and answered[-1] in self.eos_ids and answered[-1] in ids:
+            end = ids.index(answered[-1])
+            if not self.text(ids[:end]).strip():
+                return ids[end + 1 :]
         return ids
 
     def text(self, ids: Sequence[int]) -> str:
@@ -52,21 +52,25 @@ class Chat:
 
     @cached_property
     def eos_ids(self) -> frozenset[int]:
-        """Tokens that end an answer."""
-        ends = [
-            self.tokenizer.eos_token_id,
-            *(self.tokenizer.convert_tokens_to_ids(t) for t in ("<|im_end|>", "<|eot_id|>")),
-        ]
-        return frozenset(i for i in ends if i is not None and i != self.tokenizer.unk_token_id)
+        """Tokens that end an answer: the tokenizer's own, and the special token that the template writes after one."""
+        special = {i for i, token in self.tokenizer.added_tokens_decoder.items() if token.special}
+        written = self._ids([self._after_answer(".")])[0]
+        ends = [self.tokenizer.eos_token_id, next((i for i in written if i in special), None)]
+        return frozenset(i for i in ends if i is not None)
 
     @property
     def pad_id(self) -> int:
-        """The padding token, or an end token where the tokenizer has none."""
+        """The padding token, or an end token where the tokenizer has none; it is always masked."""
         pad = self.tokenizer.pad_token_id
-        return pad if pad is not None else min(self.eos_ids)
+        return pad if pad is not None else min(self.eos_ids, default=0)
 
-    def _text(self, messages: list[dict[str, str]], *, ask: bool) -> str:
-        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
+    def _after_answer(self, message: str) -> str:
+        """What the template writes after an answer that `message` follows; empty if it rewrites answers."""
+        turns = [("user", "."), ("assistant", _ANSWER), ("user", message)]
+        return self._text([{"role": role, "content": content} for role, content in turns]).partition(_ANSWER)[2]
+
+    def _text(self, messages: list[dict[str, str]]) -> str:
+        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
         return self.tokenizer(texts, add_special_tokens=False)["input_ids"]

@@ -21,7 +21,9 @@ class Demo:
     """One shown turn: the rendered prompt and the answer."""
 
     prompt: str
+    """The user message, without the chat template."""
     answer: str
+    """What the expert says."""
 
 
 def demonstrate(adapter: EnvAdapter, tasks: Sequence[Task], *, haste: float, history: int, seed: int) -> list[Demo]:

@@ -14,7 +14,7 @@ class StopReason(StrEnum):
     MAX_TURNS = "max_turns"
     """The turn budget ran out; terminal for credit."""
     CONTEXT_FULL = "context_full"
-    """Concat mode only: the next observation would not fit."""
+    """Concat mode only: the next observation and its answer would not fit (see `rollout.max_prompt_tokens`)."""
     ENV_ERROR = "env_error"
     """The environment raised, also on the retry; the episode carries no training signal."""
 
@@ -45,13 +45,17 @@ class Episode:
     """One attempt at one task."""
 
     task_id: str
+    """The task that was attempted."""
     sample: int
     """Index of the attempt within its group."""
     turns: list[Turn] = field(default_factory=list)
+    """Prompts and answers in order; none if the environment was done or failed at its reset."""
     score: float = 0.0
     """Environment-native return in [0, 1]."""
     success: bool = False
+    """The environment's verdict after the last action."""
     stop: StopReason = StopReason.MAX_TURNS
+    """Why it ended; what it says of an episode in flight is that nothing else has ended it yet."""
     error: str = ""
     """The environment's error, when `stop` is ENV_ERROR."""
 
@@ -61,4 +65,6 @@ class Group:
     """The attempts at one task whose returns are compared with each other."""
 
     task_id: str
+    """The task they share."""
     episodes: list[Episode]
+    """In the order of their `sample`."""

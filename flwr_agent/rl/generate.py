@@ -1,6 +1,8 @@
-"""Text in tokens: `Generator` (submit and collect) and its `transformers` engine.
+"""Answers in tokens: `Generator` (submit and collect) and its `transformers` engine.
 
-Every request brings its own seed, so a token depends on the request and the weights, not on the order of requests.
+Every request brings its own seed, so an answer depends on the request and the weights, not on the order of requests or
+on their company (but for the rounding of a forward pass, which may depend on the shape of its batch).
+Axes: `B` requests, `T` tokens, `V` vocabulary.
 """
 
 from __future__ import annotations
@@ -26,20 +28,25 @@ class Request:
     key: int
     """Chosen by the caller; comes back in the completion."""
     prompt_ids: list[int]
+    """What is answered; at least one token."""
     seed: int
     """Seed of this answer alone."""
     max_new_tokens: int
+    """Length at which an answer that has not ended is cut."""
     temperature: float
     """`GREEDY` (0) or a positive sampling temperature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer: ids `[T]` with the log-probability `[T]` of each at the sampling temperature."""
+    """One answer."""
 
     key: int
+    """The request's."""
     ids: list[int]
+    """`[T]`, the token that ended it included."""
     logprobs: list[float]
+    """`[T]`, at the sampling temperature (at 1 for a greedy answer)."""
 
 
 class Generator(Protocol):
@@ -85,14 +92,13 @@ class TransformersGenerator:
         device = self.model.device
         input_ids, mask = left_pad([r.prompt_ids for r in batch], self.pad_id, device)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        draws_BT = torch.from_numpy(np.stack([_uniforms(r, max(q.max_new_tokens for q in batch)) for r in batch])).to(
-            device
-        )
+        width = max(r.max_new_tokens for r in batch)
+        draws_BT = torch.from_numpy(np.stack([rng(r.seed).random(width) for r in batch])).to(device)
         limit_B = torch.tensor([r.max_new_tokens for r in batch], device=device)
         temperature_B1 = torch.tensor([[r.temperature] for r in batch], device=device)
         alive_B = torch.ones(len(batch), dtype=torch.bool, device=device)
         ids, logprobs, alive, cache = [], [], [], None
-        for t in range(draws_BT.size(1)):
+        for t in range(width):
             out = self.model(
                 input_ids=input_ids,
                 attention_mask=mask,
@@ -136,7 +142,3 @@ def left_pad(
     ids = torch.tensor([[pad_id] * (width - len(row)) + list(row) for row in rows], device=device)
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=device)
     return ids, mask
-
-
-def _uniforms(request: Request, width: int) -> np.ndarray:
-    return rng(request.seed).random(width)

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from flwr_agent.errors import AgentError, WorkerError
+from flwr_agent.errors import AgentError, ConfigError, WorkerError
 from flwr_agent.paths import ROOT
 
 PORTS = range(20_000, 32_768)
@@ -87,7 +87,8 @@ class Flower:
         """Start the app in folder `app` with these run-config overrides; returns the run id."""
         config = self.home / "run.toml"
         config.write_text(
-            "".join(f"{key} = {json.dumps(value)}\n" for key, value in overrides.items()), encoding="utf-8"
+            "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in overrides.items()),
+            encoding="utf-8",
         )
         command = ["run", str(app), CONNECTION, "--run-config", str(config)]
         if not self.federation.is_deployment:
@@ -177,20 +178,26 @@ def start_worker(address: str, *, python: str, idle_timeout_s: float, timeout_s:
         timeout_s: seconds it has to come up.
 
     Raises:
+        ConfigError: there is no such interpreter.
         WorkerError: it ended or did not listen in time.
     """
     interpreter = sys.executable if python == "same" else python
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     log = Path(f"{address}.log")
     with log.open("ab") as out:
-        process = subprocess.Popen(
-            [interpreter, "-m", "flwr_agent.rl.remote", address, str(idle_timeout_s)],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent, start_new_session=True,
-            env=dict(os.environ) | {"PYTHONPATH": path},
-        )  # fmt: skip
+        try:
+            process = subprocess.Popen(
+                [interpreter, "-m", "flwr_agent.rl.remote", address, str(idle_timeout_s)],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent, start_new_session=True,
+                env=dict(os.environ) | {"PYTHONPATH": path},
+            )  # fmt: skip
+        except OSError as error:
+            fix = f"cannot be started ({error.strerror}); give the path of a Python interpreter, or `same`"
+            raise ConfigError("worker.python", python, fix) from error
     end = time.monotonic() + timeout_s
     while not _listens(address):
         if process.poll() is not None or time.monotonic() > end:
+            process.kill()
             raise WorkerError(f"the worker process did not start: {_end_of(log)} (log: {log})")
         time.sleep(0.1)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from envs.base import EnvAdapter, Shard
+from envs.base import EnvAdapter, Shard, Task
 from flwr_agent.arrays import digest
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
@@ -20,10 +20,10 @@ from flwr_agent.rl.episode import Episode, Group, StopReason
 from flwr_agent.rl.generate import GREEDY, TransformersGenerator
 from flwr_agent.rl.model import load_policy, load_tokenizer
 from flwr_agent.rl.rollout import Attempt, Rollout
-from flwr_agent.rl.samples import Sample, to_return, to_samples
+from flwr_agent.rl.samples import Sample, counted, to_return, to_samples
 from flwr_agent.rl.trainer import Trainer, load_weights, to_arrays
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
-from flwr_agent.world import to_adapter, to_shard
+from flwr_agent.world import to_adapter, to_shard, to_world
 
 ACTOR = "actor/"
 """Group prefix of the policy's arrays in a record."""
@@ -39,7 +39,7 @@ class Learner:
 
     def __init__(self, config: RunConfig):
         torch.set_num_threads(config.worker.torch_threads)
-        torch.use_deterministic_algorithms(mode=True)
+        torch.use_deterministic_algorithms(mode=not torch.cuda.is_available())
         self.config = config
         self.chat = Chat(load_tokenizer(config))
         policy = load_policy(config)
@@ -109,6 +109,16 @@ class Learner:
             metrics |= {f"{prefix}{name}": value for name, value in _play_stats(played).items()}
         return EvaluateReply(round=request.round, metrics=metrics, outcomes=outcomes)
 
+    def play(
+        self, tasks: Sequence[Task], *, purpose: str, temperature: float, shard: Shard | None = None
+    ) -> list[Episode]:
+        """One episode per task with the weights as they are, in a client's world or in the standard one.
+
+        Seeds depend on the purpose and the task alone, not on what else is played.
+        """
+        attempts = [Attempt(task, 0, seed_for(purpose, task.id), temperature) for task in tasks]
+        return self._rollout(self._adapter(self.config, shard)).play(attempts)
+
     def _row_seeds(self, request: TrainRequest) -> list[list[int]]:
         config = request.config
         data_seed = client_seed(config.seed, request.round, request.client_id)
@@ -132,10 +142,10 @@ class Learner:
         return Rollout(adapter, self.generator, self.chat, self.config.rollout)
 
     def _adapter(self, config: RunConfig, shard: Shard | None) -> EnvAdapter:
-        variant = shard.variant if shard else None
-        key = repr((config.env, config.prompt, variant))
+        """One client's world, or the standard one, in which all held-out tasks are played."""
+        key = repr((config.env, config.prompt, shard.variant if shard else None))
         if key not in self._adapters:
-            self._adapters[key] = to_adapter(config, variant)
+            self._adapters[key] = to_world(config, shard) if shard else to_adapter(config)
         return self._adapters[key]
 
 
@@ -170,10 +180,10 @@ def _play_stats(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def _rollout_stats(groups: Sequence[Group], samples: Sequence[Sample], config: RunConfig) -> dict[str, float]:
     episodes = [episode for group in groups for episode in group.episodes]
-    returns = [[to_return(e, config.algorithm) for e in group.episodes] for group in groups]
+    returns = [[to_return(e, config.algorithm) for e in counted(group)] for group in groups]
     return _play_stats(episodes) | {
-        "reward": float(np.mean([np.mean(r) for r in returns])),
-        "zero_std_groups": float(np.mean([np.std(r) == 0.0 for r in returns])),
+        "reward": float(np.mean([value for values in returns for value in values] or [0.0])),
+        "zero_std_groups": float(np.mean([len(set(values)) < 2 for values in returns])),
         "prompt_tokens": float(sum(len(s.prompt_ids) for s in samples)),
         "response_tokens": float(sum(s.num_tokens for s in samples)),
     }

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import torch
 
-from flwr_agent.rl.trl_seam import Batch
+from flwr_agent.rl.trl_seam import Batch, is_own
 
 
 def k3(reference: torch.Tensor, policy: torch.Tensor) -> torch.Tensor:
@@ -35,10 +35,10 @@ class TokenStats:
         sampler: torch.Tensor,
     ) -> None:
         """Take in one forward: policy log-probs and entropies `[B, T]`, the sampler's log-probs `[B, T]`."""
-        mask = batch["completion_mask"] * batch["tool_mask"]
+        own = is_own(batch)
         old = batch.get("old_per_token_logps", logps_BT)
         ratio = (logps_BT - old).exp()
-        self._tokens += float(mask.sum())
+        self._tokens += float(own.sum())
         self._sums["loss"] += loss
         tokens = {
             "entropy": entropy_BT,
@@ -48,7 +48,7 @@ class TokenStats:
         if "ref_per_token_logps" in batch:
             tokens["kl_base"] = k3(batch["ref_per_token_logps"], logps_BT)
         for name, value in tokens.items():
-            self._sums[name] += float((value * mask).sum())
+            self._sums[name] += float(value[own].sum())
 
     def add_step(self, **values: float) -> None:
         """Take in what one optimizer step measured."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
 
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
+from flwr_agent.validate import check_model
 
 TINY = "tiny"
+disable_progress_bar()
 
 
 def load_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
@@ -18,50 +22,56 @@ def load_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
 
     Raises:
         ConfigError: no such model, or a tokenizer without a chat template.
+        DataError: a JSON file of the model is malformed.
     """
-    folder = locate(config)
+    path, source = config.model.path, locate(config)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", truncation_side="left")
+        tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left", truncation_side="left")
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            "model.path", config.model.path, f"no tokenizer could be loaded: {_first_line(error)}"
-        ) from error
+        raise _not_loaded("tokenizer", path, error) from error
     if not tokenizer.chat_template:
-        raise ConfigError(
-            "model.path",
-            config.model.path,
-            "its tokenizer has no chat template; use an instruct model, "
-            "or add `chat_template` to tokenizer_config.json",
-        )
+        fix = "its tokenizer has no chat template; use an instruct model or add chat_template.jinja"
+        raise ConfigError("model.path", path, fix)
     return tokenizer
 
 
 def load_policy(config: RunConfig) -> PreTrainedModel:
-    """The policy with fp32 master weights.
+    """The policy with fp32 master weights, all of them from its files.
 
     Raises:
-        ConfigError: no such model.
+        ConfigError: no such model, files that cannot be read, or weights that are not all there.
+        DataError: a JSON file of the model is malformed.
     """
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    path, source = config.model.path, locate(config)
     try:
-        return AutoModelForCausalLM.from_pretrained(locate(config), dtype=torch.float32, attn_implementation="sdpa").to(
-            device
+        model, found = AutoModelForCausalLM.from_pretrained(
+            source, dtype=torch.float32, attn_implementation="sdpa", output_loading_info=True
         )
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            "model.path", config.model.path, f"no causal LM could be loaded: {_first_line(error)}"
-        ) from error
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise _not_loaded("causal LM", path, error) from error
+    if missing := sorted(found["missing_keys"]):
+        fix = f"its files lack {len(missing)} weights of {type(model).__name__}, first {missing[0]!r}; use a causal LM"
+        raise ConfigError("model.path", path, fix)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def locate(config: RunConfig) -> str:
-    """Folder or hub id of the policy; the tiny one is made first if this machine has not made it yet."""
+    """Folder or hub id of the policy; the tiny one is made first if this machine has not made it yet.
+
+    Raises:
+        ConfigError: no such folder, or one that lacks config, weights, tokenizer or chat template.
+        DataError: a JSON file of the model is malformed.
+    """
     if config.model.path == TINY:
         from flwr_agent.rl.tiny import ensure
 
         return str(ensure(config))
+    check_model(config.model.path)
     folder = Path(config.model.path).expanduser()
     return str(folder) if folder.is_dir() else config.model.path
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def _not_loaded(what: str, path: str, error: Exception) -> ConfigError:
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    fix = f"no {what} could be loaded ({reason}); give a folder or Hugging Face id of an instruct model"
+    return ConfigError("model.path", path, fix)

@@ -1,8 +1,8 @@
 """The worker as a process of its own: it keeps model and optimizer while ClientApps come and go.
 
-Frames are JSON over a Unix socket, tensors are safetensors files in shared memory. The socket's name is a digest of run,
-code, objective and node, so a worker never serves a stale configuration or other code. Run by
-`python -m flwr_agent.rl.remote SOCKET IDLE_TIMEOUT_S`.
+Frames are JSON over a Unix socket, tensors are safetensors files in shared memory, removed by who reads them. The
+socket's name is a digest of run, code, objective and node, so a worker never serves a stale configuration or other code.
+Run by `python -m flwr_agent.rl.remote SOCKET IDLE_TIMEOUT_S`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from flwr_agent.arrays import load, save
 from flwr_agent.config import RunConfig, resolve
@@ -34,23 +34,22 @@ KINDS = {cls.__name__: cls for cls in (TrainRequest, EvaluateRequest, TrainReply
 POLL_S = 1.0
 """Seconds between looks at a silent worker; in between the caller's other threads (heartbeats) run."""
 
-log = logging.getLogger(__name__)
-
 
 def ask(request: TrainRequest | EvaluateRequest, node: str) -> TrainReply | EvaluateReply:
     """Let the node's worker answer; it is started if none is there.
 
     Raises:
+        ConfigError: `worker.python` cannot be started.
         WorkerError: it died, or answered with an error; its log is named.
     """
     address = to_address(request, node)
-    with FileLock(f"{address}.lock"), _connected(address, request.config) as connection, _shared() as folder:
+    with _claim(address), _connected(address, request.config) as connection, _shared() as folder:
         try:
             connection.send_bytes(_encode(request, folder))
             while not connection.poll(POLL_S):
                 pass
             answer = json.loads(connection.recv_bytes())
-        except (EOFError, ConnectionError, BrokenPipeError) as error:
+        except (EOFError, ConnectionError) as error:
             raise WorkerError(f"the worker died while it served round {request.round}; see {address}.log") from error
         if "error" in answer:
             raise WorkerError(f"{answer['error']} (worker log: {address}.log)")
@@ -59,7 +58,7 @@ def ask(request: TrainRequest | EvaluateRequest, node: str) -> TrainReply | Eval
 
 def to_address(request: TrainRequest | EvaluateRequest, node: str) -> str:
     """Socket of the worker that may answer this request; short, because the system allows about 100 bytes."""
-    parts = json.dumps([request.experiment, request.config.fingerprint(), code_hash(), node])
+    parts = json.dumps([request.experiment, request.config.identity(), code_hash(), node])
     folder = Path(tempfile.gettempdir()) / f"flwr-agent-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
@@ -76,24 +75,35 @@ def main(address: str, idle_timeout_s: float) -> None:
         listener.bind(address)
         listener.listen()
         listener.settimeout(idle_timeout_s)
-        with suppress(TimeoutError):
-            while True:
+        while True:
+            try:
                 peer, _ = listener.accept()
-                peer.setblocking(True)  # noqa: FBT003
-                with Connection(peer.detach()) as connection, suppress(EOFError, ConnectionError), _shared() as folder:
-                    connection.send_bytes(_answer(serve, connection.recv_bytes(), folder))
-                    connection.recv_bytes()
-    Path(address).unlink(missing_ok=True)
+            except TimeoutError:
+                # A caller that holds the claim is about to connect; the socket goes only when nobody does.
+                with suppress(Timeout), _claim(address, timeout_s=0.0):
+                    Path(address).unlink(missing_ok=True)
+                    return
+                continue
+            peer.settimeout(None)
+            with Connection(peer.detach()) as connection, suppress(EOFError, ConnectionError), _shared() as folder:
+                connection.send_bytes(_answer(serve, connection.recv_bytes(), folder))
+                connection.recv_bytes()
+
+
+def _claim(address: str, *, timeout_s: float = -1.0) -> FileLock:
+    """The right to start, ask or end the worker at `address`; of one process at a time."""
+    return FileLock(f"{address}.lock", timeout=timeout_s)
 
 
 def _answer(serve: Any, frame: bytes, folder: Path) -> bytes:
     try:
         return _encode(serve(_decode(json.loads(frame))), folder)
     except AgentError as error:
-        return json.dumps({"error": str(error)}).encode()
+        reason = str(error)
     except (RuntimeError, ValueError, OSError) as error:
         traceback.print_exc()
-        return json.dumps({"error": f"{type(error).__name__}: {error}"}).encode()
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return json.dumps({"error": reason}).encode()
 
 
 @contextmanager
@@ -131,9 +141,13 @@ def _encode(message: Any, folder: Path) -> bytes:
 def _decode(frame: dict[str, Any]) -> Any:
     fields = dict(frame["fields"])
     if "arrays" in fields:
-        fields["arrays"] = load(Path(fields["arrays"]))
+        file = Path(fields["arrays"])
+        fields["arrays"] = load(file)
+        file.unlink()
     if "config" in fields:
         fields["config"] = resolve(fields["config"])
+    if "outcomes" in fields:
+        fields["outcomes"] = {name: tuple(values) for name, values in fields["outcomes"].items()}
     return KINDS[frame["kind"]](**fields)
 
 

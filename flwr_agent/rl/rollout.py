@@ -7,7 +7,10 @@ Concat mode: one growing conversation per episode; its tokens are appended, neve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from envs.base import Env, EnvAdapter, Step, Task, View
@@ -17,17 +20,21 @@ from flwr_agent.rl.episode import Episode, StopReason, Turn
 from flwr_agent.rl.generate import Completion, Generator, Request
 from flwr_agent.seeds import seed_for
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One episode to be played."""
 
     task: Task
+    """What is attempted."""
     sample: int
     """Index within the group; siblings differ in it and so in their answers, never in the world they meet."""
     seed: int
     """Seed of the answers; the world's own seed is derived from the task."""
     temperature: float
+    """Sampling temperature of the answers, or `GREEDY`."""
 
 
 @dataclass(slots=True)
@@ -36,11 +43,16 @@ class _Live:
 
     attempt: Attempt
     episode: Episode
-    env: Env
-    step: Step
+    history: deque[tuple[str, str]]
+    """The last k (observation, action) pairs."""
+    env: Env = field(init=False)
+    """Unset if it could not be made."""
+    observation: str = ""
     instruction: str = ""
-    history: list[tuple[str, str]] = field(default_factory=list)
+    message: str = ""
+    """What the next prompt says."""
     context: list[int] = field(default_factory=list)
+    """Concat mode: every token up to the last answer."""
     prompt: list[int] = field(default_factory=list)
 
 
@@ -51,7 +63,7 @@ class Rollout:
         self.adapter, self.generator, self.chat, self.config = adapter, generator, chat, config
 
     def play(self, attempts: Sequence[Attempt]) -> list[Episode]:
-        """Episodes in the order of `attempts`; one that fails is tried once more, then recorded as failed."""
+        """Episodes in the order of `attempts`; one that the environment fails is tried once more, then recorded so."""
         return asyncio.run(self._play(attempts))
 
     async def _play(self, attempts: Sequence[Attempt]) -> list[Episode]:
@@ -59,95 +71,103 @@ class Rollout:
         failed = [i for i, episode in enumerate(episodes) if episode.stop is StopReason.ENV_ERROR]
         for i, again in zip(failed, await self._once([attempts[i] for i in failed]), strict=True):
             episodes[i] = again
+            if again.stop is StopReason.ENV_ERROR:
+                log.warning("task %s: the environment failed twice: %s", again.task_id, again.error)
         return episodes
 
     async def _once(self, attempts: Sequence[Attempt]) -> list[Episode]:
-        started = await asyncio.gather(*(self._start(attempt) for attempt in attempts))
-        live = [one for one in started if one.episode.stop is not StopReason.ENV_ERROR]
-        for _ in range(self.config.max_turns):
-            if not live:
-                break
-            answers = self._answer(live)
-            await asyncio.gather(*(self._act(one, answer) for one, answer in zip(live, answers, strict=True)))
-            live = [one for one in live if one.episode.stop is StopReason.MAX_TURNS and not one.step.done]
-        await asyncio.gather(*(one.env.close() for one in started))
+        k = self.config.history
+        started = [_Live(a, Episode(a.task.id, a.sample), deque(maxlen=k)) for a in attempts]
+        try:
+            await asyncio.gather(*(self._start(one) for one in started))
+            for _ in range(self.config.max_turns):
+                live = self._prompted([one for one in started if one.episode.stop is StopReason.MAX_TURNS])
+                if not live:
+                    break
+                await asyncio.gather(*map(self._act, live, self._answers(live)))
+        finally:
+            await _close([one.env for one in started if hasattr(one, "env")])
         return [one.episode for one in started]
 
-    async def _start(self, attempt: Attempt) -> _Live:
-        episode, env = Episode(attempt.task.id, attempt.sample), self.adapter.make()
-        one = _Live(attempt, episode, env, Step(text=""))
-        step = await _guarded(env.reset(attempt.task, seed=seed_for("world", attempt.task.id)), episode)
-        if step is not None:
-            one.step, one.instruction = step, str(step.info.get("instruction", ""))
-        return one
+    async def _start(self, one: _Live) -> None:
+        task = one.attempt.task
+        with _boundary(one.episode):
+            one.env = self.adapter.make()
+            step = await one.env.reset(task, seed=seed_for("world", task.id))
+            one.instruction = str(step.info.get("instruction", ""))
+            self._see(one, step)
 
-    def _answer(self, live: list[_Live]) -> list[Completion]:
-        prompts = self._windowed(live) if self.config.mode == "windowed" else self._concat(live)
-        for key, (one, prompt) in enumerate(zip(live, prompts, strict=True)):
-            one.prompt = prompt
-            seed = seed_for(one.attempt.seed, one.attempt.task.id, one.attempt.sample, len(one.episode.turns))
-            self.generator.submit(
-                Request(key, one.context + prompt, seed, self.config.max_new_tokens, one.attempt.temperature)
+    async def _act(self, one: _Live, answer: Completion) -> None:
+        if self.config.mode == "concat":
+            one.context += one.prompt + answer.ids
+        with _boundary(one.episode):
+            action, is_valid = self.adapter.parse_action(self.chat.text(answer.ids))
+            one.episode.turns.append(Turn(one.prompt, answer.ids, answer.logprobs, action, is_valid))
+            one.history.append((one.observation, action))
+            self._see(one, await one.env.step(action))
+
+    def _see(self, one: _Live, step: Step) -> None:
+        """Take in what the environment answered and word the next message."""
+        episode = one.episode
+        one.observation = step.text
+        episode.score += step.reward
+        episode.success = bool(step.info.get("success", False))
+        if step.done:
+            episode.stop = StopReason.DONE
+        elif self.config.mode == "windowed" or not episode.turns:
+            past = tuple(one.history)
+            one.message = self.adapter.render(
+                View(one.instruction, step.text, step.admissible, past, len(episode.turns))
             )
+        else:
+            one.message = step.text
+
+    def _prompted(self, live: list[_Live]) -> list[_Live]:
+        """Those of `live` that have a next prompt, which is set; in concat mode the others' contexts are full."""
+        if self.config.mode == "concat":
+            return [one for one in live if self._continue(one)]
+        if live:
+            for one, ids in zip(live, self.chat.prompts([one.message for one in live]), strict=True):
+                one.prompt = ids[-self.config.max_prompt_tokens :]
+        return live
+
+    def _continue(self, one: _Live) -> bool:
+        """Set the next prompt of a conversation, or end it if prompt and answer would not fit."""
+        config, turns = self.config, one.episode.turns
+        if not turns:
+            opening = self.chat.opening(self.adapter.system_prompt(), one.message)
+            one.prompt = opening[-config.max_prompt_tokens :]
+            return True
+        one.prompt = self.chat.continuation(turns[-1].response_ids, one.message)
+        budget = config.max_prompt_tokens + config.max_turns * config.max_new_tokens
+        if len(one.context) + len(one.prompt) + config.max_new_tokens > budget:
+            one.episode.stop = StopReason.CONTEXT_FULL
+        return one.episode.stop is not StopReason.CONTEXT_FULL
+
+    def _answers(self, live: list[_Live]) -> list[Completion]:
+        """One answer to each prompt, in the order of `live`."""
+        for key, one in enumerate(live):
+            attempt = one.attempt
+            seed = seed_for(attempt.seed, attempt.task.id, attempt.sample, len(one.episode.turns))
+            prompt = one.context + one.prompt
+            self.generator.submit(Request(key, prompt, seed, self.config.max_new_tokens, attempt.temperature))
         answers: list[Completion] = []
         while len(answers) < len(live):
             answers += self.generator.collect()
         return sorted(answers, key=lambda answer: answer.key)
 
-    def _windowed(self, live: list[_Live]) -> list[list[int]]:
-        k = self.config.history
-        views = [
-            View(
-                one.instruction,
-                one.step.text,
-                one.step.admissible,
-                tuple(one.history[-k:] if k else ()),
-                len(one.episode.turns),
-            )
-            for one in live
-        ]
-        prompts = self.chat.prompts([self.adapter.render(view) for view in views])
-        return [ids[-self.config.max_prompt_tokens :] for ids in prompts]
 
-    def _concat(self, live: list[_Live]) -> list[list[int]]:
-        return [
-            self.chat.continuation(one.episode.turns[-1].response_ids, one.step.text)
-            if one.episode.turns
-            else self._opening(one)
-            for one in live
-        ]
-
-    def _opening(self, one: _Live) -> list[int]:
-        first = self.adapter.render(View(one.instruction, one.step.text, one.step.admissible))
-        return self.chat.opening(self.adapter.system_prompt(), first)[-self.config.max_prompt_tokens :]
-
-    async def _act(self, one: _Live, answer: Completion) -> None:
-        action, is_valid = self.adapter.parse_action(self.chat.text(answer.ids))
-        one.episode.turns.append(Turn(one.prompt, answer.ids, answer.logprobs, action, is_valid))
-        step = await _guarded(one.env.step(action), one.episode)
-        if step is None:
-            return
-        one.history.append((one.step.text, action))
-        one.step = step
-        one.episode.score += step.reward
-        one.episode.success = bool(step.info.get("success", False))
-        if self.config.mode == "concat":
-            one.context += one.prompt + answer.ids
-        if step.done:
-            one.episode.stop = StopReason.DONE
-        elif self.config.mode == "concat" and self._is_full(one):
-            one.episode.stop = StopReason.CONTEXT_FULL
-
-    def _is_full(self, one: _Live) -> bool:
-        following = self.chat.continuation(one.episode.turns[-1].response_ids, one.step.text)
-        budget = self.config.max_prompt_tokens + self.config.max_turns * self.config.max_new_tokens
-        return len(one.context) + len(following) + self.config.max_new_tokens > budget
-
-
-async def _guarded(call, episode: Episode) -> Step | None:
+@contextmanager
+def _boundary(episode: Episode) -> Iterator[None]:
     """The environment boundary: whatever an environment raises becomes a failed episode."""
     try:
-        return await call
+        yield
     except Exception as error:  # noqa: BLE001 (the environment boundary)
         episode.stop, episode.error = StopReason.ENV_ERROR, f"{type(error).__name__}: {error}"
-        return None
+
+
+async def _close(envs: Sequence[Env]) -> None:
+    """Close all; what was played stands even if an environment cannot be closed."""
+    for error in await asyncio.gather(*(env.close() for env in envs), return_exceptions=True):
+        if isinstance(error, BaseException):
+            log.warning("an environment could not be closed: %s: %s", type(error).__name__, error)

@@ -15,7 +15,7 @@ from flwr_agent.rl.episode import Episode, Group, StopReason
 from flwr_agent.seeds import rng
 
 EPSILON = 1e-6
-"""Keeps a group of equal returns at advantage zero; the standard deviation is the population's (ddof 0)."""
+"""Added to the standard deviation, which is the population's (ddof 0); a group that varies less is one of equals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +58,26 @@ class _Row:
 def to_samples(
     groups: Iterable[Group], algorithm: AlgorithmConfig, rollout: RolloutConfig, *, seed: int = 0
 ) -> list[Sample]:
-    """All rows of a step; episodes that the environment failed carry none and count in no mean."""
+    """All rows of a step; episodes that the environment failed have none and count in no mean."""
     return [sample for group in groups for sample in _group_samples(group, algorithm, rollout, seed)]
 
 
+def counted(group: Group) -> list[Episode]:
+    """Episodes that train: those which the environment did not fail and in which the model said something."""
+    return [episode for episode in group.episodes if episode.stop is not StopReason.ENV_ERROR and episode.turns]
+
+
 def _group_samples(group: Group, algorithm: AlgorithmConfig, rollout: RolloutConfig, seed: int) -> list[Sample]:
-    episodes = [e for e in group.episodes if e.stop is not StopReason.ENV_ERROR and e.turns]
+    episodes = counted(group)
     returns = [to_return(episode, algorithm) for episode in episodes]
     if algorithm.reward == "shuffled":
         returns = rng(seed, "shuffled", group.task_id).permutation(returns).tolist()
     to_rows = _windowed_rows if rollout.mode == "windowed" else _concat_rows
     rows = [row for i, (e, r) in enumerate(zip(episodes, returns, strict=True)) for row in to_rows(i, e, r, algorithm)]
-    advantages = normalise([(row.episode, row.reward) for row in rows], algorithm)
-    weights = _episode_weights([row.episode for row in rows], algorithm)
+    advantages = to_advantages([(row.episode, row.reward) for row in rows], algorithm)
     return [
-        Sample(row.prompt_ids, row.response_ids, row.mask, row.logprobs, [a * w * m for m in row.mask])
-        for row, a, w in zip(rows, advantages, weights, strict=True)
+        Sample(row.prompt_ids, row.response_ids, row.mask, row.logprobs, [a * m for m in row.mask])
+        for row, a in zip(rows, advantages, strict=True)
     ]
 
 
@@ -83,30 +87,29 @@ def to_return(episode: Episode, algorithm: AlgorithmConfig) -> float:
     return algorithm.reward_scale * value
 
 
-def normalise(values: Sequence[tuple[int, float]], algorithm: AlgorithmConfig) -> list[float]:
-    """Group-normalised advantages of rows `(episode, reward)`.
+def to_advantages(values: Sequence[tuple[int, float]], algorithm: AlgorithmConfig) -> list[float]:
+    """Advantages of a group's rows `(episode, reward)`: centred, scaled and weighted.
 
-    `group_stats: rows` takes mean and std over all rows (long episodes weigh more), `episodes` over the mean reward
-    of each episode. A group with one row or one value has advantage 0.
+    `group_stats` says over what mean and std are taken: `rows`, so that long episodes weigh more, or `episodes`, each
+    weighing the same. `episode_weight: equal` scales rows so that every episode pushes alike and the sum of weights
+    stays the number of rows. In a group of equal rewards, or of one row, every advantage is exactly 0. With
+    `baseline: none` the rewards themselves are the advantages.
     """
-    rewards = np.array([reward for _, reward in values], dtype=np.float64)
-    if rewards.size == 0:
+    if not values:
         return []
-    pool = rewards
-    if algorithm.group_stats == "episodes":
-        owner = np.array([episode for episode, _ in values])
-        pool = np.array([rewards[owner == e].mean() for e in np.unique(owner)])
-    centred = rewards - pool.mean() if algorithm.baseline == "group" else rewards
-    return (centred / (pool.std() + EPSILON) if algorithm.scale_rewards == "std" else centred).tolist()
-
-
-def _episode_weights(owners: Sequence[int], algorithm: AlgorithmConfig) -> list[float]:
-    """1 per row, or weights under which every episode of the group has the same total and the sum stays the same."""
-    if algorithm.episode_weight == "rows" or not owners:
-        return [1.0] * len(owners)
-    counts = {owner: owners.count(owner) for owner in set(owners)}
-    mean = len(owners) / len(counts)
-    return [mean / counts[owner] for owner in owners]
+    owners, rewards = np.array([e for e, _ in values]), np.array([r for _, r in values], dtype=np.float64)
+    _, inverse, counts = np.unique(owners, return_inverse=True, return_counts=True)
+    alike = counts.mean() / counts[inverse]
+    weights = alike if algorithm.group_stats == "episodes" else np.ones_like(alike)
+    centred = rewards - np.average(rewards, weights=weights)
+    std = np.sqrt(np.average(centred**2, weights=weights))
+    if algorithm.baseline == "none":
+        advantages = rewards
+    elif std < EPSILON:
+        advantages = np.zeros_like(rewards)
+    else:
+        advantages = centred / (std + EPSILON) if algorithm.scale_rewards == "std" else centred
+    return (advantages * alike if algorithm.episode_weight == "equal" else advantages).tolist()
 
 
 def _windowed_rows(index: int, episode: Episode, value: float, algorithm: AlgorithmConfig) -> list[_Row]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,14 +21,18 @@ import torch
 from filelock import FileLock
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils.logging import disable_progress_bar
 
 from envs.base import EnvAdapter
 from flwr_agent.config import RunConfig
+from flwr_agent.errors import ConfigError
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.demos import Demo, demonstrate
 from flwr_agent.rl.generate import left_pad
 from flwr_agent.seeds import rng, seed_for
 from flwr_agent.world import to_adapter
+
+log = logging.getLogger(__name__)
 
 SPECIAL = ("<pad>", "<unk>", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (
@@ -41,15 +47,23 @@ class Recipe:
     """How the tiny policy is made; any change makes another policy."""
 
     version: int = 1
+    """Of the making itself; also the seed of every draw."""
     hidden_size: int = 96
+    """Width of the residual stream; embeddings are tied."""
     num_layers: int = 2
+    """Decoder layers."""
     num_heads: int = 3
+    """Attention heads of a layer."""
     num_demos: int = 2400
-    haste: float = 0.45
+    """Demonstrated episodes, at most one per task."""
+    haste: float = 0.85
     """See `demos.hurried`."""
-    num_steps: int = 300
-    batch_rows: int = 64
+    num_steps: int = 500
+    """AdamW steps."""
+    batch_rows: int = 32
+    """Demonstrated turns in a step."""
     lr: float = 2e-3
+    """Peak learning rate of a one-cycle schedule."""
     prompt_weight: float = 0.3
     """Weight of predicting the prompt's own tokens beside the answer's: it teaches the model to copy."""
     num_threads: int = 2
@@ -64,11 +78,16 @@ def place(config: RunConfig, recipe: Recipe = Recipe()) -> Path:
 
 
 def ensure(config: RunConfig, recipe: Recipe = Recipe()) -> Path:
-    """The tiny policy's folder; made once per machine and cached."""
+    """The tiny policy's folder; made once per machine and cached.
+
+    Raises:
+        ConfigError: the environment has no `demo` tasks or no oracle.
+    """
     folder = place(config, recipe)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
+            log.info("making the tiny policy, once on this machine: %s", folder)
             unfinished = folder.with_suffix(".tmp")
             shutil.rmtree(unfinished, ignore_errors=True)
             build(to_adapter(config), unfinished, recipe, history=config.rollout.history)
@@ -77,21 +96,34 @@ def ensure(config: RunConfig, recipe: Recipe = Recipe()) -> Path:
 
 
 def build(adapter: EnvAdapter, folder: Path, recipe: Recipe, *, history: int) -> None:
-    """Write tokenizer and warm-started weights to `folder`."""
+    """Write tokenizer and warm-started weights to `folder`.
+
+    Raises:
+        ConfigError: the environment has no `demo` tasks or no oracle.
+    """
     tasks = adapter.tasks("demo")
     order = rng(recipe.version, "demos").permutation(len(tasks))[: recipe.num_demos]
     demos = demonstrate(adapter, [tasks[i] for i in order], haste=recipe.haste, history=history, seed=recipe.version)
+    if not demos:
+        fix = f"environment {adapter.name!r} has no demonstrations; give a model folder or a Hugging Face id"
+        raise ConfigError("model.path", "tiny", fix)
+    # Training tasks lend their words, which would be spelled otherwise; nobody imitates their solutions.
     words = demonstrate(adapter, adapter.tasks("train")[:500], haste=0.0, history=0, seed=recipe.version)
     tokenizer = to_tokenizer(f"{d.prompt}\n{d.answer}" for d in [*demos, *words])
-    model = to_model(len(tokenizer), recipe)
-    imitate(model, Chat(tokenizer), demos, recipe)
+    with _threads(recipe.num_threads):
+        model = to_model(len(tokenizer), recipe)
+        imitate(model, Chat(tokenizer), demos, recipe)
     folder.mkdir(parents=True)
+    disable_progress_bar()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
 def to_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Words seen in `texts` are one token each, digits are single tokens, anything else is spelled in characters."""
+    """A lower-case tokenizer: words seen in `texts` are one token each, others are spelled in characters.
+
+    Numbers are words of at most two digits, `1080` is `10 80`; what is not ASCII and was not seen is unknown.
+    """
     split = pre_tokenizers.Split(_WORDS, "removed", invert=True)
     counts: Counter[str] = Counter()
     for text in texts:
@@ -135,7 +167,8 @@ def to_model(vocab_size: int, recipe: Recipe) -> LlamaForCausalLM:
         bos_token_id=2,
         eos_token_id=3,
     )
-    model = LlamaForCausalLM(config)
+    with torch.random.fork_rng(devices=[]):
+        model = LlamaForCausalLM(config)
     generator = torch.Generator().manual_seed(seed_for(recipe.version, "tiny"))
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
@@ -149,17 +182,8 @@ def to_model(vocab_size: int, recipe: Recipe) -> LlamaForCausalLM:
     return model
 
 
-def imitate(model: LlamaForCausalLM, chat: Chat, demos: Sequence[Demo], recipe: Recipe) -> float:
-    """Cross-entropy on the demonstrations; returns the last loss."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(recipe.num_threads)
-    try:
-        return _imitate(model, chat, demos, recipe)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _imitate(model: LlamaForCausalLM, chat: Chat, demos: Sequence[Demo], recipe: Recipe) -> float:
+def imitate(model: LlamaForCausalLM, chat: Chat, demos: Sequence[Demo], recipe: Recipe) -> None:
+    """Minimise the cross-entropy of the demonstrations for `num_steps` batches."""
     prompts = chat.prompts([demo.prompt for demo in demos])
     answers = [
         [*ids, chat.tokenizer.eos_token_id]
@@ -168,7 +192,6 @@ def _imitate(model: LlamaForCausalLM, chat: Chat, demos: Sequence[Demo], recipe:
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=0.01, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.lr, recipe.num_steps, pct_start=0.1)
     model.train()
-    loss = torch.tensor(0.0)
     for rows in like_length_batches([len(p) + len(a) for p, a in zip(prompts, answers, strict=True)], recipe):
         loss = _loss(model, [prompts[i] for i in rows], [answers[i] for i in rows], chat.pad_id, recipe.prompt_weight)
         optimizer.zero_grad()
@@ -177,7 +200,16 @@ def _imitate(model: LlamaForCausalLM, chat: Chat, demos: Sequence[Demo], recipe:
         optimizer.step()
         schedule.step()
     model.eval()
-    return float(loss.detach())
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def like_length_batches(lengths: Sequence[int], recipe: Recipe) -> Iterator[list[int]]:

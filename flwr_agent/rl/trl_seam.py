@@ -13,6 +13,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import add_fused_lm_head
 
 from flwr_agent.config import RunConfig
 
@@ -20,6 +21,12 @@ Batch = dict[str, torch.Tensor]
 """`prompt_ids [B, P]` left-padded, `completion_ids [B, T]` right-padded, their masks, `tool_mask [B, T]` (1 = the
 model's own token), `advantages [B, T]`, `num_items_in_batch`, and where needed `old_per_token_logps`,
 `ref_per_token_logps [B, T]`."""
+_PER_TOKEN = ("advantages", "old_per_token_logps", "ref_per_token_logps")
+
+
+def is_own(batch: Batch) -> torch.Tensor:
+    """Booleans `[B, T]`: the tokens that the model said itself, the only ones that are trained on."""
+    return (batch["completion_mask"] * batch["tool_mask"]).bool()
 
 
 class Seam(GRPOTrainer):
@@ -38,12 +45,23 @@ class Seam(GRPOTrainer):
         self.current_gradient_accumulation_steps = 1
         self._prepare_for_training(1, None, None)
         self.scored: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
+        self._is_own = torch.empty(0, dtype=torch.bool)
+
+    def freeze(self, base: PreTrainedModel) -> None:
+        """Make `base` the fixed reference of the KL term, scored by the same path as the policy."""
+        base.requires_grad_(requires_grad=False).eval()
+        add_fused_lm_head(base, temperature=self.temperature, outputs=("log_probs", "entropy"))
 
     def loss(self, batch: Batch) -> torch.Tensor:
-        """Clipped surrogate plus KL, summed over the model's tokens and divided by `num_items_in_batch` (scalar)."""
+        """Clipped surrogate plus KL, summed over the model's tokens and divided by `num_items_in_batch` (scalar).
+
+        What stands at other tokens is replaced by 0: a mask that is multiplied in afterwards lets inf x 0 through.
+        """
+        self._is_own = is_own(batch)
+        known = {name: batch[name].masked_fill(~self._is_own, 0) for name in _PER_TOKEN if name in batch}
         self.model_wrapped.train()
         with self.compute_loss_context_manager():
-            value = self._compute_loss(self.model_wrapped, batch)
+            value = self._compute_loss(self.model_wrapped, batch | known)
         self._metrics["train"].clear()
         return value
 
@@ -57,7 +75,7 @@ class Seam(GRPOTrainer):
     def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, **_):
         logps, entropies = self._scores(model, input_ids, attention_mask, logits_to_keep)
         self.scored = (logps.detach(), entropies.detach())
-        return logps, entropies, None
+        return logps.masked_fill(~self._is_own, 0), entropies, None
 
     def _scores(self, model, ids_BT, mask_BT, keep: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probs and entropies `[B, keep]`; positions are counted from the first real token, as in generation."""
@@ -73,7 +91,8 @@ class Seam(GRPOTrainer):
             logits = model(**inputs, use_cache=False, logits_to_keep=keep + 1).logits[:, :-1]
         wide = torch.promote_types(logits.dtype, torch.float32)
         logps_BTV = (logits.to(wide) / self.temperature).log_softmax(-1)
-        entropy = -(logps_BTV.exp() * logps_BTV).sum(-1)
+        with torch.no_grad():  # it is measured, not trained
+            entropy = -(logps_BTV.exp() * logps_BTV).sum(-1)
         return logps_BTV.gather(-1, ids_BT[:, -keep:, None])[..., 0], entropy
 
 

@@ -1,7 +1,7 @@
 """The worker boundary: a request in, a reply out, in this process or in one that outlives it.
 
-Inline, the learner is a module-level value: simulated actors keep it from round to round. It is keyed by what it is
-made of, never by a client, so any actor serves any client.
+Inline, the learner is a module-level value: simulated actors keep it from round to round. It is keyed by its run and by
+what it is made of, never by a client, so any actor serves any client.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _LEARNERS: dict[str, Learner] = {}
 
 
 def serve(request: TrainRequest | EvaluateRequest) -> TrainReply | EvaluateReply:
-    """Answer a request with the learner of its configuration, made on first use."""
+    """Answer a request with the learner of its run and configuration, made on first use; it takes the last one's place."""
     from flwr_agent.rl.learner import Learner
 
-    key = request.config.fingerprint()
+    key = f"{request.experiment} {request.config.identity()}"
     if key not in _LEARNERS:
         _LEARNERS.clear()
         _LEARNERS[key] = Learner(request.config)
@@ -40,6 +40,7 @@ def call(request: TrainRequest | EvaluateRequest, *, node: str = "local") -> Tra
     """Answer a request where `worker.mode` says: in this process, or in the node's worker process.
 
     Raises:
+        ConfigError: `worker.python` cannot be started.
         WorkerError: the worker process died or answered with an error.
     """
     if request.config.worker.mode == "inline":

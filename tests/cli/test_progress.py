@@ -8,8 +8,8 @@ from rich.console import Console
 from flwr_agent.cli.progress import Display, Progress, to_duration
 
 
-def client(round_: int, client_id: int) -> dict:
-    return {"kind": "client", "round": round_, "client_id": client_id}
+def client(round_: int, client_id: int, status: str = "accepted", reason: str = "") -> dict:
+    return {"kind": "client", "round": round_, "client_id": client_id, "status": status, "reason": reason}
 
 
 def finished(round_: int, seconds: float) -> dict:
@@ -39,6 +39,14 @@ def test_a_line_that_is_still_being_written_waits(tmp_path: Path):
 def test_clients_count_for_the_round_that_is_not_finished():
     seen = Progress.of([client(1, 0), client(1, 1), finished(1, 9.0), client(2, 1)])
     assert (seen.round, seen.clients) == (1, (1,))
+
+
+def test_a_client_that_failed_is_named_and_does_not_count():
+    seen = Progress.of(
+        [client(1, 0), client(1, 1, "failed", "no such model"), client(1, 0, "duplicate", "answered before")]
+    )
+    assert seen.clients == (0,)
+    assert seen.failures == ("client 1 failed in round 1: no such model",)
 
 
 def test_a_round_lasts_as_long_as_its_stages_and_its_evaluation():

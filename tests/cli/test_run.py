@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flwr_agent.cli.run import last_error
+from flwr_agent.cli.run import is_complete, last_error
+from flwr_agent.config import resolve
 from flwr_agent.paths import ROOT
 
 
@@ -105,3 +106,14 @@ def test_dry_run_shows_the_configuration_and_its_cost_and_starts_nothing(tmp_pat
 )
 def test_the_last_error_of_a_log_is_its_message(log: str, message: str):
     assert last_error(log) == message
+
+
+def test_only_this_run_with_its_last_round_done_is_complete(tmp_path: Path):
+    ours = resolve({"federation.rounds": 2})
+    rounds = [{"kind": "round", "round": n, "seconds": {"train": 1.0}} for n in (1, 2)]
+    (tmp_path / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rounds))
+    assert not is_complete(tmp_path, ours)
+    (tmp_path / "config.json").write_text(json.dumps({"fingerprint": ours.fingerprint()}))
+    assert is_complete(tmp_path, ours)
+    assert not is_complete(tmp_path, resolve({"federation.rounds": 3}))
+    assert not is_complete(tmp_path, resolve({"federation.rounds": 2, "trainer.lr": 0.5}))

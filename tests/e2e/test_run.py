@@ -17,7 +17,7 @@ import pytest
 from flwr_agent import presets
 from flwr_agent.paths import ROOT
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1000)]
 TIMEOUT_S = 900
 SETTINGS = ("--preset", "tinyguess", "federation.rounds=2", "evaluation.tasks=4")
 
@@ -65,6 +65,13 @@ def lines(folder: Path, kind: str) -> list[dict]:
     return [line for line in map(json.loads, whole.splitlines()) if line["kind"] == kind]
 
 
+def wait_for(folder: Path, kind: str) -> None:
+    end = time.monotonic() + TIMEOUT_S
+    while not lines(folder, kind):
+        assert time.monotonic() < end, f"no {kind} line in {folder}"
+        time.sleep(0.02)
+
+
 def digests(folder: Path) -> list[tuple[int, str]]:
     return [(line["round"], line["digest"]) for line in lines(folder, "round")]
 
@@ -108,14 +115,12 @@ def test_simulation_and_supernodes_give_the_same_weights_bit_for_bit(finished, s
 def test_a_run_killed_in_a_round_resumes_to_the_same_weights(finished, start, tmp_path: Path):
     folder = tmp_path / "killed"
     process = start(folder)
-    family: list[psutil.Process] = []
-    end = time.monotonic() + TIMEOUT_S
-    while not lines(folder, "round") and time.monotonic() < end:
-        family = psutil.Process(process.pid).children(recursive=True)
-        time.sleep(0.2)
+    wait_for(folder, "client")
+    family = psutil.Process(process.pid).children(recursive=True)
+    wait_for(folder, "checkpoint")
     process.send_signal(signal.SIGKILL)
     process.wait()
-    _, alive = psutil.wait_procs(family, timeout=30)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
     assert len(digests(folder)) == 1, "killed before the second round was done"
     resumed = start(folder)

@@ -38,11 +38,11 @@ def test_analysis_is_lucenes():
 def test_ranking_is_bm25_with_ties_by_position(texts, query, parameters, k):
     k1, b = parameters
     expected = reference(texts, query, k1=k1, b=b)
-    index = Index.build(texts)
-    scores = index.scores(query, k1=k1, b=b)
+    index = Index.build(texts, k1=k1, b=b)
+    scores = index.scores(query)
     assert all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(scores, expected, strict=True))
     order = sorted((i for i, score in enumerate(scores) if score), key=lambda i: (-scores[i], i))
-    assert index.search(query, k, k1=k1, b=b) == order[:k]
+    assert index.search(query, k) == order[:k]
 
 
 def test_an_empty_index_and_an_unknown_word_find_nothing():

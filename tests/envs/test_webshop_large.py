@@ -17,10 +17,10 @@ needs_tantivy = pytest.mark.skipif(importlib.util.find_spec("tantivy") is None, 
 def test_it_ranks_as_the_numpy_index_does():
     shop = embedded_shop()
     texts = [product.document() for product in shop.products]
-    ours, theirs = Index.build(texts), large.LargeIndex(texts)
+    ours, theirs = Index.build(texts, k1=1.2, b=0.75), large.LargeIndex(texts)
     for goal in list(shop.goals.values())[::200]:
         query = " ".join((*goal.attributes, goal.product.query))
-        expected = ours.search(query, 50, k1=1.2, b=0.75)
+        expected = ours.search(query, 50)
         found = theirs.search(query, 50)
         assert len(found) == len(set(found)) == 50
         assert len(set(found[:10]) & set(expected[:20])) >= 8

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -125,3 +126,38 @@ def test_a_folder_serves_one_run_at_a_time(tmp_path):
         pytest.fail("two runs got in")
     with checkpoint.held(tmp_path / "run"):
         pass
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: (path / "state.json").write_bytes(b"\xff{"),
+        lambda path: (path / "state.json").write_text("[1]"),
+        lambda path: (path / "state.json").write_text("{}"),
+        lambda path: (path / "model.safetensors").write_bytes(b"torn"),
+        lambda path: path.rename(path.with_name("round-00007")),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_by_name_and_left_alone(tmp_path, damage):
+    checkpoint.save(tmp_path, state(2), config(federation__rounds=9))
+    damage(tmp_path / "round-00002")
+    with pytest.raises(ResumeError, match=r"round-0000\d is damaged .* set fresh=true"):
+        checkpoint.resume(tmp_path, config(federation__rounds=9))
+
+
+def test_somebody_elses_folder_is_refused_and_left_as_it_is(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    (tmp_path / "round-trip").mkdir()
+    assert checkpoint.resume(tmp_path, config()) is None
+    with pytest.raises(ResumeError, match="holds 'round-trip' but no checkpoint"):
+        checkpoint.check_is_ours(tmp_path, config())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-trip", "thesis.tex"]
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"fingerprint": config().fingerprint()}))
+    (tmp_path / "ledger.jsonl").write_text('{"kind": "ledger", "version": 1}\n')
+    checkpoint.check_is_ours(tmp_path, config())
+    (tmp_path / "ledger.jsonl").write_text('{"kind": "round", "round": 1}\n')
+    with pytest.raises(ResumeError, match="no checkpoint"):
+        checkpoint.check_is_ours(tmp_path, config())

@@ -50,3 +50,11 @@ def test_what_is_not_finite_is_null(tmp_path):
     ledger.append("client", metrics={"loss": float("nan"), "many": (1.0, float("inf"))})
     text = ledger.path.read_text().splitlines()[-1]
     assert json.loads(text, parse_constant=pytest.fail)["metrics"] == {"loss": None, "many": [1.0, None]}
+
+
+def test_a_ledger_shorter_than_its_checkpoint_is_refused_and_left_as_it_is(tmp_path):
+    ledger = Ledger(tmp_path)
+    before = ledger.path.read_bytes()
+    with pytest.raises(ResumeError, match="shorter than the checkpoint says"):
+        ledger.rewind(len(before) + 1)
+    assert ledger.path.read_bytes() == before

@@ -16,7 +16,7 @@ from envs.remote.leases import Leases
 from envs.remote.server import Make, serving
 from envs.tinyguess import TinyGuess
 
-TOKEN = "a token that only these tests know"
+TOKEN = "a token that only these tests know"  # noqa: S105
 
 
 @dataclass(frozen=True)

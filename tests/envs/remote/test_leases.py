@@ -38,8 +38,8 @@ def run(scenario):
     assert (Tally.live, Tally.misused) == (0, [])
 
 
-def test_two_thousand_random_clients_lose_no_slot_and_apply_no_step_twice():
-    async def client(leases: Leases, number: int) -> str:
+def test_two_thousand_random_clients_lose_no_slot_and_apply_no_step_twice():  # noqa: C901
+    async def client(leases: Leases, number: int) -> str:  # noqa: C901
         draw = random.Random(number)
         key, seq, asked = f"episode-{number}", 0, []
         await asyncio.sleep(draw.random() * 20)
@@ -63,7 +63,7 @@ def test_two_thousand_random_clients_lose_no_slot_and_apply_no_step_twice():
         try:
             await patiently(lambda: leases.reset(key, lambda: Tally(draw), TASK, seed=0))
             for seq in range(1, draw.randrange(8)):
-                asked.append(await patiently(lambda seq=seq: leases.step(key, seq, "go")))
+                asked.append(await patiently(lambda seq=seq: leases.step(key, seq, "go")))  # noqa: PERF401
         except LostError:
             return "lost"
         assert [step.text for step in asked] == [f"go {n + 1}" for n in range(len(asked))]

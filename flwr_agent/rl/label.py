@@ -1,0 +1,103 @@
+"""Success labels for the hardness partition: a policy plays the whole training pool, in chunks that survive an end."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from envs.base import Task
+from flwr_agent.config import RunConfig
+from flwr_agent.errors import ConfigError
+from flwr_agent.rl.episode import StopReason
+from flwr_agent.rl.learner import Learner
+from flwr_agent.world import to_adapter
+
+
+def label(
+    config: RunConfig, out: Path, *, temperature: float, chunk: int, report: Callable[[int, int], None]
+) -> dict[str, Any]:
+    """Play every training task once in the standard world with `model.path`, and write a trajectories file to `out`.
+
+    Rollouts are the training's own: the same `Learner`, mode, history, turns and prompts. What is done so far lies in
+    `out` + `.part`; a call that finds it there goes on from it.
+
+    Args:
+        config: Names environment, prompt style, rollout and policy; its partition plays no part.
+        out: The file to write.
+        temperature: 0 for greedy answers.
+        chunk: Episodes played at a time.
+        report: Called with (tasks done, tasks in all).
+
+    Returns:
+        The file's metadata.
+
+    Raises:
+        ConfigError: the part file is of another policy, environment or rollout.
+    """
+    adapter, learner = to_adapter(config), Learner(config)
+    tasks = adapter.tasks("train")
+    facts = {
+        "env": config.env.name,
+        "env_fingerprint": adapter.fingerprint(),
+        "policy": config.model.path,
+        "policy_digest": learner.base_digest,
+        "prompt_style": config.prompt.style,
+        "rollout": asdict(config.rollout),
+        "temperature": temperature,
+    }
+    part = out.with_name(out.name + ".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    won = _resume(part, facts)
+    report(len(won), len(tasks))
+    left = [task for task in tasks if task.id not in won]
+    for at in range(0, len(left), chunk):
+        played = _play(learner, left[at : at + chunk], temperature)
+        _append(part, played)
+        won |= played
+        report(len(won), len(tasks))
+    labels = {task_id: success for task_id, success in won.items() if success is not None}
+    metadata = facts | {
+        "total_trajectories": len(labels),
+        "successes": sum(labels.values()),
+        "env_errors": len(won) - len(labels),
+    }
+    _write(out, metadata, labels)
+    part.unlink()
+    return metadata
+
+
+def _play(learner: Learner, tasks: Sequence[Task], temperature: float) -> dict[str, bool | None]:
+    """Task id -> success; None where the environment failed, which labels nothing."""
+    episodes = learner.play(tasks, purpose="labels", temperature=temperature)
+    return {e.task_id: None if e.stop is StopReason.ENV_ERROR else e.success for e in episodes}
+
+
+def _resume(part: Path, facts: Mapping[str, Any]) -> dict[str, bool | None]:
+    """What the whole lines of a part file hold; starts one where there is none."""
+    lines = part.read_bytes().split(b"\n")[:-1] if part.exists() else []
+    if not lines:
+        part.write_text(json.dumps(facts) + "\n", encoding="utf-8")
+        return {}
+    if json.loads(lines[0]) != facts:
+        fix = "was begun with another policy, environment or rollout; delete it or choose another --out"
+        raise ConfigError("out", str(part), fix)
+    part.write_bytes(b"\n".join(lines) + b"\n")
+    return dict(json.loads(line) for line in lines[1:])
+
+
+def _append(part: Path, played: Mapping[str, bool | None]) -> None:
+    with part.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(pair) + "\n" for pair in played.items())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write(out: Path, metadata: Mapping[str, Any], labels: Mapping[str, bool]) -> None:
+    rows = [{"task_info": {"task_id": i}, "traj_info": {"success": success}} for i, success in labels.items()]
+    unfinished = out.with_name(out.name + ".tmp")
+    unfinished.write_text(json.dumps({"metadata": metadata, "trajectories": rows}, indent=0), encoding="utf-8")
+    unfinished.replace(out)

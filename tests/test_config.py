@@ -1,0 +1,42 @@
+import re
+
+import pytest
+
+from flwr_agent.config import resolve
+from flwr_agent.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"federation.clients_per_round": 3}, r"^federation.clients_per_round=3: cannot exceed .*total_clients=2"),
+        ({"federation.min_clients": 3}, r"^federation.min_clients=3: cannot exceed .*clients_per_round=2"),
+        ({"strategy.prox_mu": 0.1}, r"^strategy.prox_mu=0.1: fedavg has no proximal term; set strategy.name=fedprox"),
+        ({"algorithm.baseline": "none"}, r"^algorithm.scale_rewards='std': .*use none"),
+        ({"trainer.optimizer_reset": "never"}, r"^trainer.optimizer_reset='never': .*set federation.total_clients=1"),
+    ],
+)
+def test_keys_that_contradict_each_other_are_refused_with_the_fix(keys, message):
+    with pytest.raises(ConfigError, match=message):
+        resolve(keys)
+
+
+def test_the_fixes_that_are_named_are_accepted():
+    one = {"federation.total_clients": 1, "federation.clients_per_round": 1}
+    assert resolve(one, {"trainer.optimizer_reset": "never"}).trainer.optimizer_reset == "never"
+    assert resolve({"algorithm.baseline": "none", "algorithm.scale_rewards": "none"}).algorithm.baseline == "none"
+    assert resolve({"strategy.name": "fedprox", "strategy.prox_mu": 0.1}).strategy.prox_mu == 0.1
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"trainer.lr": float("inf")}, "trainer.lr=inf: must be a finite number"),
+        ({"algorithm.clip": float("nan")}, "algorithm.clip=nan: must be a finite number"),
+        ({"seed": 2**63}, "seed=9223372036854775808: must fit in 64 bits"),
+        ({"trainer.tasks_per_step": 999}, "times federation.epochs_per_round=5 exceeds 1000 task seeds"),
+    ],
+)
+def test_numbers_that_no_run_can_use_are_refused(values, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        resolve(values)
