@@ -114,9 +114,7 @@ class Server:
     def _exchange(self, frame: str) -> str | bytes:
         if self._connection is None:
             self._connection = self._open.enter_context(
-                blocking.connect(
-                    self.address, additional_headers=self.headers, open_timeout=self.timeout_s, **_OPTIONS
-                )
+                blocking.connect(self.address, additional_headers=self.headers, open_timeout=self.timeout_s, **_OPTIONS)
             )
         self._connection.send(frame)
         return self._connection.recv(timeout=self.timeout_s)

@@ -1,7 +1,6 @@
 """Connections that break and servers that are killed: every episode ends, no slot is lost, no step is applied twice."""
 
 import asyncio
-import os
 import random
 import signal
 import subprocess
@@ -85,7 +84,7 @@ class Process:
         self.process = subprocess.Popen(
             [*command, "--token-file", str(self.folder / "token"), "--slots", "40"],
             cwd=ROOT,
-            env={**os.environ, "HOME": str(self.folder), "PYTHONPATH": str(ROOT)},
+            env={"HOME": str(self.folder), "PYTHONPATH": str(ROOT)},
             stdout=subprocess.DEVNULL,
         )
 

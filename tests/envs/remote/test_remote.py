@@ -17,6 +17,7 @@ from envs.check import check, play
 from envs.remote import client, tokens, wire
 from envs.remote.leases import Leases
 from flwr_agent.errors import ConfigError, EnvError
+from flwr_agent.rl.launch import free_ports
 from tests.envs.remote.hosting import TOKEN, Hosted, Tallying, builder, hosted
 
 
@@ -158,8 +159,8 @@ def test_servers_of_two_environments_are_refused(served):
         remote(one, settings={"url": f"{one.url},{two.url}"})
 
 
-def test_a_server_that_is_down_is_left_out_and_none_at_all_is_refused(served, unused_tcp_port=9):
-    host, down = served("tinyguess"), f"http://127.0.0.1:{unused_tcp_port}"
+def test_a_server_that_is_down_is_left_out_and_none_at_all_is_refused(served):
+    host, down = served("tinyguess"), f"http://127.0.0.1:{free_ports(1)[0]}"
     adapter = remote(host, settings={"url": f"{down},{host.url}"})
     task = adapter.tasks("train")[0]
     for _ in range(2):
