@@ -7,8 +7,9 @@ import itertools
 import random
 import secrets
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import requests
@@ -52,6 +53,8 @@ class Server:
         self.address = f"ws{url.removeprefix('http').rstrip('/')}/ws"
         self._lock = threading.Lock()
         self._connection: blocking.ClientConnection | None = None
+        self._open = ExitStack()
+        weakref.finalize(self, self._open.close)
 
     def health(self) -> Mapping[str, Any]:
         """What the server says of itself.
@@ -98,9 +101,8 @@ class Server:
 
     def close(self) -> None:
         """Close the connection of the blocking requests, if there is one."""
-        if self._connection:
-            self._connection.close()
-            self._connection = None
+        self._connection = None
+        self._open.close()
 
     def _exchange_anew(self, frame: str) -> str | bytes:
         self.close()
@@ -111,8 +113,8 @@ class Server:
 
     def _exchange(self, frame: str) -> str | bytes:
         if self._connection is None:
-            self._connection = blocking.connect(
-                self.address, additional_headers=self.headers, open_timeout=self.timeout_s, **_OPTIONS
+            self._connection = self._open.enter_context(
+                blocking.connect(self.address, additional_headers=self.headers, open_timeout=self.timeout_s, **_OPTIONS)
             )
         self._connection.send(frame)
         return self._connection.recv(timeout=self.timeout_s)
