@@ -170,7 +170,7 @@ def supervised(command: list[str], cwd: Path, env: Mapping[str, str], log: Path)
         process.wait()
 
 
-def start_worker(address: str, *, python: str, idle_timeout_s: float, timeout_s: float = 120.0) -> None:
+def start_worker(address: str, *, python: str, idle_timeout_s: float, timeout_s: float = 300.0) -> None:
     """Start a worker process that listens at the Unix socket `address` and outlives this process.
 
     Args:

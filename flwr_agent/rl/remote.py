@@ -1,7 +1,7 @@
 """The worker as a process of its own: it keeps model and optimizer while ClientApps come and go.
 
 Frames are JSON over a Unix socket, tensors are safetensors files in shared memory, removed by who reads them. The
-socket's name is a digest of run, code, objective and node, so a worker never serves a stale configuration or other code.
+socket's name is a digest of run, configuration, code and node, so a worker never serves another configuration or code.
 Run by `python -m flwr_agent.rl.remote SOCKET IDLE_TIMEOUT_S`.
 """
 

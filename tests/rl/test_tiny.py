@@ -1,9 +1,9 @@
 """The tiny policy: the same files from the same recipe, made once, of demonstrations alone."""
 
-import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from flwr_agent.paths import ROOT
 from flwr_agent.rl import tiny
 from flwr_agent.rl.chat import Chat
 
-RECIPE = tiny.Recipe(hidden_size=16, num_layers=1, num_heads=1, num_demos=600, num_steps=3, batch_rows=8)
+RECIPE = tiny.Recipe(hidden_size=16, num_layers=1, num_heads=1, num_demos=600, num_steps=3, batch_rows=8, num_threads=1)
 FILES = {"model.safetensors", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "config.json"}
 
 
@@ -36,21 +36,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_another_process_makes_the_same_files(folder: Path, tmp_path: Path):
+def test_another_process_makes_the_same_files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     code = (
         "from pathlib import Path; import torch; torch.set_num_threads(3); torch.rand(7)\n"
         "from envs.tinyguess import TinyGuess; from flwr_agent.rl.tiny import Recipe, build\n"
         f"build(TinyGuess(style='compact'), Path({str(tmp_path / 'again')!r}), {RECIPE!r}, history=2)"
     )
-    env = os.environ | {"PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "3"}  # noqa: TID251
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, check=True)
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
     assert made(tmp_path / "again") == made(folder)
     assert made(folder).keys() >= FILES
 
 
 def test_making_it_leaves_the_global_generator_and_the_threads_alone(tmp_path: Path):
     before = torch.get_rng_state(), torch.get_num_threads()
-    tiny.build(TinyGuess(style="compact"), tmp_path / "policy", RECIPE, history=2)
+    tiny.build(TinyGuess(style="compact"), tmp_path / "policy", replace(RECIPE, num_demos=20, num_threads=2), history=2)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert torch.get_num_threads() == before[1]
 
@@ -187,7 +187,7 @@ def test_a_making_that_was_cut_short_leaves_no_policy_and_hinders_no_later_one(h
 
 
 def test_an_environment_that_nobody_can_demonstrate_has_no_tiny_policy(home: Path):
-    with pytest.raises(ConfigError, match=r"model\.path='tiny': .*Parrot.* a model folder"):
+    with pytest.raises(ConfigError, match=r"model\.path=.tiny.: environment .*Parrot.* has no demonstrations"):
         tiny.ensure(of("Parrot"), RECIPE)
 
 

@@ -1,0 +1,255 @@
+"""The worker process: the inline answer bit for bit, one process for many messages, an end that is noticed."""
+
+import json
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from multiprocessing.connection import Client
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from fakes import config, model
+from filelock import FileLock
+from policies import save_policy
+
+from flwr_agent.arrays import digest
+from flwr_agent.errors import ConfigError, WorkerError
+from flwr_agent.requests import EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+from flwr_agent.rl import launch, remote, worker
+
+NODE = "partition-0"
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainRequest]:
+    """A client-round of TinyGuess on a policy of a few thousand weights; its worker ends with this module."""
+    folder = tmp_path_factory.mktemp("policy")
+    run = config(
+        model__path=save_policy(folder),
+        env__name="tinyguess",
+        federation__epochs_per_round=1,
+        trainer__tasks_per_step=2,
+        algorithm__group_size=3,
+        rollout__max_turns=2,
+        rollout__max_new_tokens=3,
+        evaluation__tasks=3,
+        worker__mode="process",
+    )
+    weights = worker.initial_arrays(run)
+    request = TrainRequest(
+        experiment=str(folder), round=1, client_id=0, config=run, arrays=weights, base_digest=digest(weights)
+    )
+    yield request
+    for process in serving(request):
+        process.kill()
+    for file in Path(remote.to_address(request, NODE)).parent.glob(f"{address_of(request).stem}.*"):
+        file.unlink()
+
+
+@pytest.fixture(scope="module")
+def evaluate(train: TrainRequest) -> EvaluateRequest:
+    return EvaluateRequest(**{f.name: getattr(train, f.name) for f in fields(EvaluateRequest)})
+
+
+@pytest.fixture
+def socket(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An address that is short enough."""
+    return str(tmp_path_factory.mktemp("w") / "w.sock")
+
+
+def address_of(request: TrainRequest) -> Path:
+    return Path(remote.to_address(request, NODE))
+
+
+def serving(request: TrainRequest) -> list[psutil.Process]:
+    address = str(address_of(request))
+    return [p for p in psutil.process_iter(["cmdline"]) if address in (p.info["cmdline"] or ())]
+
+
+def bits(reply: TrainReply | EvaluateReply) -> dict[str, object]:
+    """All of a reply but its seconds."""
+    values = {f.name: getattr(reply, f.name) for f in fields(reply)}
+    if "arrays" in values:
+        values["arrays"] = digest(values["arrays"])
+    return values | {"metrics": {name: x for name, x in reply.metrics.items() if not name.startswith("time/")}}
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
+    end = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_one_process_answers_message_after_message_as_inline_code_does(train, evaluate):
+    inline = [bits(worker.serve(train)), bits(worker.serve(evaluate))]
+    assert inline[0]["arrays"] != digest(train.arrays)
+    first = [bits(worker.call(train, node=NODE)), bits(worker.call(evaluate, node=NODE))]
+    (process,) = serving(train)
+    assert first == inline
+    with ThreadPoolExecutor(2) as callers:
+        at_once = list(callers.map(lambda request: bits(worker.call(request, node=NODE)), [train, evaluate]))
+    assert at_once == inline
+    assert bits(worker.call(replace(train, round=2), node=NODE)) != inline[0]
+    assert serving(train) == [process]
+
+
+def test_an_error_inside_is_one_line_that_names_the_log_and_ends_nothing(train):
+    expected = bits(worker.call(train, node=NODE))
+    wrong = replace(train, arrays={name: values[:1] for name, values in train.arrays.items()})
+    with pytest.raises(WorkerError, match="weights do not fit the model") as caught:
+        worker.call(wrong, node=NODE)
+    assert len(str(caught.value).splitlines()) == 1
+    assert f"{address_of(train)}.log" in str(caught.value)
+    assert bits(worker.call(train, node=NODE)) == expected
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_an_error_and_the_next_call_starts_another(train):
+    expected = bits(worker.call(train, node=NODE))
+    (process,) = serving(train)
+    process.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as caller:
+        waiting = caller.submit(worker.call, train, node=NODE)
+        assert wait_for(lambda: is_claimed(train))
+        time.sleep(0.2)
+        process.kill()
+        with pytest.raises(WorkerError, match="died while it served round 1") as caught:
+            waiting.result()
+    assert f"{address_of(train)}.log" in str(caught.value)
+    assert bits(worker.call(train, node=NODE)) == expected
+    (successor,) = serving(train)
+    assert successor.pid != process.pid
+    assert os.getsid(successor.pid) == successor.pid
+
+
+def is_claimed(request: TrainRequest) -> bool:
+    lock = FileLock(f"{address_of(request)}.lock")
+    try:
+        with lock.acquire(timeout=0):
+            return False
+    except TimeoutError:
+        return True
+
+
+def test_another_run_configuration_code_or_node_has_another_worker(train, evaluate, monkeypatch):
+    mine = remote.to_address(train, NODE)
+    assert remote.to_address(evaluate, NODE) == remote.to_address(replace(train, round=5, client_id=1), NODE) == mine
+    others = [
+        remote.to_address(train, "partition-1"),
+        remote.to_address(replace(train, experiment="another"), NODE),
+        remote.to_address(replace(train, config=config(trainer__lr=1e-3)), NODE),
+    ]
+    monkeypatch.setattr(remote, "code_hash", lambda: "other code")
+    others.append(remote.to_address(train, NODE))
+    assert len({mine, *others}) == 5
+    assert all(len(address) < 100 for address in others)
+
+
+def test_a_folder_of_somebody_else_is_not_used(train, monkeypatch):
+    somebody = os.getuid() + 54321
+    monkeypatch.setattr(os, "getuid", lambda: somebody)
+    try:
+        with pytest.raises(WorkerError, match=f"flwr-agent-{somebody} belongs to another user"):
+            remote.to_address(train, NODE)
+    finally:
+        Path(tempfile.gettempdir(), f"flwr-agent-{somebody}").rmdir()
+
+
+def served(address: str, idle_timeout_s: float) -> threading.Thread:
+    """A worker in a thread, listening."""
+    thread = threading.Thread(target=remote.main, args=(address, idle_timeout_s), daemon=True)
+    thread.start()
+    assert wait_for(lambda: launch._listens(address))
+    return thread
+
+
+def test_a_worker_that_nobody_needs_ends_and_takes_its_socket_along(socket):
+    thread = served(socket, 0.3)
+    thread.join(30)
+    assert not thread.is_alive()
+    assert not Path(socket).exists()
+
+
+def test_a_worker_does_not_end_while_somebody_is_about_to_call(socket):
+    with FileLock(f"{socket}.lock"):
+        thread = served(socket, 0.1)
+        thread.join(0.6)
+        assert thread.is_alive()
+        assert Path(socket).exists()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"no json",
+        b"cbuiltins\nexec\n(S'raise SystemExit'\ntR.",
+        b'{"kind": "TrainRequest", "fields": {"arrays": "/none"}}',
+    ],
+)
+def test_a_frame_that_is_no_request_is_answered_with_an_error_and_never_run(socket, frame):
+    thread = served(socket, 1.0)
+    with Client(socket, "AF_UNIX") as connection:
+        connection.send_bytes(frame)
+        assert json.loads(connection.recv_bytes()).keys() == {"error"}
+    with Client(socket, "AF_UNIX"):
+        pass
+    assert thread.is_alive()
+    thread.join(30)
+
+
+def test_every_message_crosses_unchanged_as_json_and_its_tensors_do_not_stay_behind(tmp_path, train, evaluate):
+    messages = [
+        replace(train, arrays=model()),
+        replace(evaluate, arrays=model()),
+        TrainReply(round=3, client_id=1, arrays=model(), num_examples=7, metrics={"reward": 0.1 + 0.2, "x": 1e-300}),
+        EvaluateReply(round=3, metrics={"success": 1 / 3}, outcomes={"sampled/success": (1.0, 0.0), "empty": ()}),
+    ]
+    for message in messages:
+        frame = remote._encode(message, tmp_path)
+        found = remote._decode(json.loads(frame))
+        assert list(tmp_path.iterdir()) == []
+        assert type(found) is type(message)
+        for field in fields(message):
+            expected, got = getattr(message, field.name), getattr(found, field.name)
+            if field.name == "arrays":
+                assert {name: values.tobytes() for name, values in got.items()} == {
+                    name: np.asarray(values).tobytes() for name, values in expected.items()
+                }
+            else:
+                assert got == expected
+
+
+def test_nothing_is_pickled():
+    source = Path(remote.__file__).read_text(encoding="utf-8")
+    assert "pickle" not in source
+    assert ".send(" not in source
+    assert ".recv(" not in source
+    assert source.count(".send_bytes(") == source.count(".recv_bytes(") - 1 == 2
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python", "/"])
+def test_an_interpreter_that_cannot_be_started_is_refused_by_its_key(socket, python):
+    with pytest.raises(ConfigError, match=r"worker\.python='/.*cannot be started .* give the path"):
+        launch.start_worker(socket, python=python, idle_timeout_s=1)
+
+
+def test_a_worker_that_does_not_come_up_is_an_error_with_the_end_of_its_log(socket, tmp_path):
+    with pytest.raises(WorkerError, match="did not start: it said nothing"):
+        launch.start_worker(socket, python="/bin/false", idle_timeout_s=1)
+    sleeper = tmp_path / "python"
+    sleeper.write_text("#!/bin/sh\necho $$ >&2\nexec sleep 600\n")
+    sleeper.chmod(0o755)
+    with pytest.raises(WorkerError, match=r"did not start: \d+ \(log: ") as caught:
+        launch.start_worker(socket, python=str(sleeper), idle_timeout_s=1, timeout_s=0.5)
+    pid = int(str(caught.value).partition("start: ")[2].split()[0])
+    assert wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
