@@ -27,6 +27,11 @@ class Route(NamedTuple):
     page: int
     asin: str
 
+    @property
+    def num_moves(self) -> int:
+        """Actions until its page is shown."""
+        return self.num_searches + self.page - 1
+
 
 def solve(begin: Begin, express: Express, *, is_chancy: bool) -> list[str] | None:
     """Search the instruction's words, else the title; open the first product that can score 1.0, choose, buy.
@@ -36,28 +41,40 @@ def solve(begin: Begin, express: Express, *, is_chancy: bool) -> list[str] | Non
     """
     goal = begin().goal
     wanted = [*goal.attributes, goal.product.query, *(value for _, value in goal.options)]
-    routes = _routes(begin, (" ".join(wanted), goal.product.title), MAX_SEARCHES if is_chancy else 1)
-    route = min(routes, key=lambda one: one.num_searches + one.page, default=None) if is_chancy else _near(routes)
+    queries = " ".join(wanted), goal.product.title
+    route = _shortest(begin, queries) if is_chancy else _near(begin, queries)
     return None if route is None else _actions(begin(), route, express)
 
 
-def _near(routes: Iterator[Route]) -> Route | None:
+def _near(begin: Begin, queries: tuple[str, ...]) -> Route | None:
+    wins: dict[str, bool] = {}
     far: list[Route] = []
-    for route in routes:
-        if route.page <= NEAR_PAGES:
-            return route
-        far.append(route)
+    for words in queries:
+        for route in _routes(begin(), words, 1, wins):
+            if route.page <= NEAR_PAGES:
+                return route
+            far.append(route)
     return far[0] if far else None
 
 
-def _routes(begin: Begin, queries: tuple[str, ...], num_searches: int) -> Iterator[Route]:
+def _shortest(begin: Begin, queries: tuple[str, ...]) -> Route | None:
     wins: dict[str, bool] = {}
+    best: Route | None = None
     for words in queries:
-        session = begin()
-        for number in range(1, num_searches + 1):
-            session.act(f"search[{words}]")
-            if asin := _first_win(session, wins):
-                yield Route(words, number, session.number, asin)
+        for route in _routes(begin(), words, MAX_SEARCHES, wins):
+            if best is None or route.num_moves < best.num_moves:
+                best = route
+            if route.num_searches + 1 >= best.num_moves:
+                break
+    return best
+
+
+def _routes(session: Session, words: str, num_searches: int, wins: dict[str, bool]) -> Iterator[Route]:
+    """The first product that can score 1.0 in the results of each search in turn, where there is one."""
+    for number in range(1, num_searches + 1):
+        session.act(f"search[{words}]")
+        if asin := _first_win(session, wins):
+            yield Route(words, number, session.number, asin)
 
 
 def _first_win(session: Session, wins: dict[str, bool]) -> str:

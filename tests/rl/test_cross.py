@@ -1,6 +1,7 @@
 """The cross-evaluation matrix: every client's policy in every client's world."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from letters import save_policy
@@ -10,7 +11,7 @@ from flwr_agent.cli.app import app
 from flwr_agent.config import resolve
 from flwr_agent.cross import cross_evaluate
 from flwr_agent.errors import ConfigError
-from flwr_agent.requests import TrainRequest
+from flwr_agent.requests import EvaluateRequest, TrainRequest
 from flwr_agent.rl.learner import Learner, initial_arrays
 from flwr_agent.world import to_adapter, to_shard
 
@@ -58,6 +59,19 @@ def test_a_row_is_the_policy_that_the_client_would_send_back(config):
     won = {episode.task_id: episode.success for episode in episodes}
     assert found.after[0][0] * 6 <= sum(won.values())
     assert cross_evaluate(config, [1], 8).after[0][0] == sum(won.values()) / 8
+
+
+def test_held_out_tasks_are_played_in_the_standard_world_whoever_trained_before(config):
+    learner, start = Learner(config), initial_arrays(config)
+    held_out = EvaluateRequest(experiment="x", round=0, config=config, arrays=start)
+    before = learner.evaluate(held_out).outcomes
+    assert sum(before["sampled/success"]) > 0
+    learner.train(
+        TrainRequest(experiment="x", round=1, client_id=2, config=config, arrays=start, base_digest=learner.base_digest)
+    )
+    assert learner.evaluate(held_out).outcomes == before
+    alike = resolve(SETTINGS, {"model.path": config.model.path, "partition.strategy": "uniform"})
+    assert Learner(alike).evaluate(replace(held_out, config=alike)).outcomes == before
 
 
 def test_a_client_that_does_not_exist_is_refused(config):
