@@ -144,4 +144,4 @@ def test_without_textworld_the_extra_is_named(monkeypatch):
 
 
 def test_the_settings_are_the_data_folder_and_the_number_of_workers():
-    assert knobs("alfworld") == {"data_path", "workers"}
+    assert knobs("alfworld") - knobs("minihouse") == {"data_path", "workers"}

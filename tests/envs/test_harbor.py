@@ -65,11 +65,10 @@ def test_the_shipped_tasks_are_the_same_on_every_machine(tmp_path, monkeypatch):
     assert [path.name for path in first.parent.iterdir()] == [first.name]
 
 
-@pytest.mark.parametrize("style", ["paper", "compact"])
-def test_the_contract_of_environments_is_kept(bwrap, tmp_path, style):
-    for split in SPLITS:
+def test_the_contract_of_environments_is_kept(bwrap, tmp_path):
+    for split in ("train", "val"):
         put(tmp_path, f"of-{split}", split=split)
-    assert check(Harbor(data_path=str(tmp_path), style=style), splits=SPLITS, max_steps=6) == []
+    assert check(Harbor(data_path=str(tmp_path), style="compact"), max_steps=4) == []
 
 
 def test_an_episode_starts_with_the_instruction_and_the_working_directory(adapter):

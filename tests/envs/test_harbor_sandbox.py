@@ -138,7 +138,10 @@ def test_a_command_that_never_ends_is_stopped_and_leaves_nothing(caller, data):
 
 def test_what_is_left_in_the_background_ends_with_its_command(caller, data):
     started, seen = texts(
-        caller, data, "nohup setsid sleep 600.5 >/dev/null 2>&1 & disown", "ps ax | grep -c '[6]00.5'"
+        caller,
+        data,
+        "nohup setsid sleep 600.5 >/dev/null 2>&1 & disown",
+        "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c '[6]00.5'",
     )
     assert started == "exit code 0"
     assert seen == "exit code 1\n0"
@@ -172,7 +175,7 @@ def test_nothing_is_written_outside_the_episode_s_folders(caller, data):
 
 def test_the_caller_s_environment_and_processes_are_not_seen(caller, data, monkeypatch):
     monkeypatch.setenv("FLWR_AGENT_SECRET", "do-not-read")
-    (said,) = texts(caller, data, "env; cat /proc/*/environ | tr '\\0' '\\n'; ps ax")
+    (said,) = texts(caller, data, "env; cat /proc/*/environ | tr '\\0' '\\n'; cat /proc/[0-9]*/cmdline")
     assert "HOME=/root" in said
     assert "do-not-read" not in said
     assert "pytest" not in said

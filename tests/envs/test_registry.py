@@ -8,7 +8,7 @@ import pytest
 import envs.registry as registry
 from envs.base import EnvAdapter, Step, Task, Variant, View
 from envs.check import check, play
-from envs.registry import create, knobs
+from envs.registry import SHARED, create, knobs
 from flwr_agent.errors import ConfigError
 
 
@@ -48,8 +48,8 @@ def test_an_unknown_name_is_refused_with_the_nearest_one():
 
 
 def test_knobs_are_the_settings_of_the_constructor():
-    assert knobs("tinyguess") == knobs("minihouse") == frozenset()
-    assert knobs(f"{__name__}:Echo") == {"word", "patience"}
+    assert knobs("tinyguess") == knobs("minihouse") == SHARED
+    assert knobs(f"{__name__}:Echo") - SHARED == {"word", "patience"}
 
 
 def test_a_setting_the_environment_does_not_take_is_refused():
