@@ -28,7 +28,7 @@ class ConfigError(AgentError, ValueError):
         near = difflib.get_close_matches(str(value), names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         choice = f" (allowed: {', '.join(names)})" if names else ""
-        value = value[:77] + "..." if isinstance(value, str) and len(value) > 80 else value
+        value = value[:297] + "..." if isinstance(value, str) and len(value) > 300 else value
         shown = value if isinstance(value, int | float | bool) else repr(value)
         super().__init__(f"{key}={shown}: {fix}{choice}{hint}")
 

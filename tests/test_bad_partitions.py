@@ -98,7 +98,11 @@ def test_more_tasks_per_client_than_exist_are_refused(name, strategy):
         (HOUSE, ["catalog_split"], "name no product"),
         (SHOP, ["obs_variant", "dyn_variant", "goal_variant"], "no such variant"),
         (SHOP, ["scene_disjoint"], "no numbered scene"),
-        ((f"env.name={__name__}:Countdown", "partition.tasks_per_client=5"), ["dyn_variant"], "has no variants"),
+        (
+            (f"env.name={__name__}:Countdown", "partition.tasks_per_client=5", "evaluation.tasks=5"),
+            ["dyn_variant"],
+            "has no variants",
+        ),
     ],
 )
 def test_a_variant_that_the_environment_lacks_is_refused(environment, strategies, reason):

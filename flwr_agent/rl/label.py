@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from envs.base import Task
+from envs.base import EnvAdapter, Task
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
 from flwr_agent.rl.episode import StopReason
@@ -39,16 +39,7 @@ def label(
         ConfigError: the part file is of another policy, environment or rollout.
     """
     adapter, learner = to_adapter(config), Learner(config)
-    tasks = adapter.tasks("train")
-    facts = {
-        "env": config.env.name,
-        "env_fingerprint": adapter.fingerprint(),
-        "policy": config.model.path,
-        "policy_digest": learner.base_digest,
-        "prompt_style": config.prompt.style,
-        "rollout": asdict(config.rollout),
-        "temperature": temperature,
-    }
+    tasks, facts = adapter.tasks("train"), _facts(config, adapter, learner, temperature)
     part = out.with_name(out.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
     won = _resume(part, facts)
@@ -59,15 +50,22 @@ def label(
         _append(part, played)
         won |= played
         report(len(won), len(tasks))
-    labels = {task_id: success for task_id, success in won.items() if success is not None}
-    metadata = facts | {
-        "total_trajectories": len(labels),
-        "successes": sum(labels.values()),
-        "env_errors": len(won) - len(labels),
-    }
-    _write(out, metadata, labels)
+    metadata = _write(out, facts, won)
     part.unlink()
     return metadata
+
+
+def _facts(config: RunConfig, adapter: EnvAdapter, learner: Learner, temperature: float) -> dict[str, Any]:
+    """What labels are labels of."""
+    return {
+        "env": config.env.name,
+        "env_fingerprint": adapter.fingerprint(),
+        "policy": config.model.path,
+        "policy_digest": learner.base_digest,
+        "prompt_style": config.prompt.style,
+        "rollout": asdict(config.rollout),
+        "temperature": temperature,
+    }
 
 
 def _play(learner: Learner, tasks: Sequence[Task], temperature: float) -> dict[str, bool | None]:
@@ -96,8 +94,12 @@ def _append(part: Path, played: Mapping[str, bool | None]) -> None:
         os.fsync(file.fileno())
 
 
-def _write(out: Path, metadata: Mapping[str, Any], labels: Mapping[str, bool]) -> None:
+def _write(out: Path, facts: Mapping[str, Any], won: Mapping[str, bool | None]) -> dict[str, Any]:
+    labels = {task_id: success for task_id, success in won.items() if success is not None}
+    counts = {"total_trajectories": len(labels), "successes": sum(labels.values())}
+    metadata = {**facts, **counts, "env_errors": len(won) - len(labels)}
     rows = [{"task_info": {"task_id": i}, "traj_info": {"success": success}} for i, success in labels.items()]
     unfinished = out.with_name(out.name + ".tmp")
     unfinished.write_text(json.dumps({"metadata": metadata, "trajectories": rows}, indent=0), encoding="utf-8")
     unfinished.replace(out)
+    return metadata

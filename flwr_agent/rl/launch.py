@@ -37,10 +37,12 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 }
-"""No network calls, no installation while a run starts, every client's log line kept and no bars in it, devices as they are."""
+"""No network calls, no installation while a run starts, every client's log line kept and no bars in it, devices as they
+are, and simulated clients at normal priority (Ray gives its workers nice 15)."""
 CONNECTION = "own"
 
 

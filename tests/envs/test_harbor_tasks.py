@@ -4,7 +4,7 @@ import pytest
 
 from envs.harbor import tasks
 from envs.harbor.tasks import TaskSpec
-from envs.registry import create, knobs
+from envs.registry import SHARED, create, knobs
 from flwr_agent.errors import ConfigError, DataError
 from tests.envs.harbor_tasks import put
 
@@ -152,7 +152,7 @@ def test_what_only_a_container_can_give_is_refused_before_any_episode(tmp_path):
 
 
 def test_the_settings_are_those_of_the_configuration():
-    assert knobs("harbor") == {"data_path", "sandbox", "max_commands", "command_timeout_s", "threshold"}
+    assert knobs("harbor") - SHARED == {"data_path", "sandbox", "max_commands", "command_timeout_s", "threshold"}
 
 
 def test_without_bubblewrap_the_package_is_named(monkeypatch):
