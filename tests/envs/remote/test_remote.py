@@ -337,7 +337,7 @@ def test_an_adapter_s_own_connection_closes_with_it(served):
     adapter.close()
     adapter.close()
     assert adapter.tasks("val")
-    connection = adapter._servers[0]._connection
+    connection = adapter.servers[0]._connection
     assert connection.state is State.OPEN
     del adapter
     gc.collect()
