@@ -5,6 +5,7 @@ import contextlib
 import http.server
 import json
 import threading
+from importlib.metadata import EntryPoint
 
 import pytest
 
@@ -183,6 +184,12 @@ async def hanging(transcript):
 def test_a_wrong_verifier_is_refused_before_anything_plays(settings, message):
     with pytest.raises(ConfigError, match=message):
         registry.create("tinyguess", settings)
+
+
+def test_an_installed_package_s_verifier_is_found_by_its_name(monkeypatch):
+    point = EntryPoint("goodness", named("share_of_good"), "flwr_agent.verifiers")
+    monkeypatch.setattr("envs.verifier.entry_points", lambda **asked: [point] if asked["name"] == "goodness" else [])
+    assert steps_of("goodness", ["good", "good"])[-1].reward == 1.0
 
 
 def test_the_verifier_and_its_weight_are_in_the_fingerprint():
