@@ -79,7 +79,7 @@ def names() -> list[str]:
     return sorted({*BUILTIN, *(point.name for point in entry_points(group=GROUP))})
 
 
-def _load(name: str) -> type[Any]:
+def _load(name: str) -> Any:
     module, colon, attribute = _target(name).partition(":")
     if not colon:
         raise ConfigError("env.name", name, "an entry point must have the form module:Class")

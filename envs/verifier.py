@@ -115,9 +115,8 @@ class Verified(Wrapper):
             raise EnvError(f"verifier {self._verifier}: {type(error).__name__}: {error}") from error
 
     async def _ask(self, transcript: Transcript) -> Verdict:
-        if inspect.iscoroutinefunction(self._verify):
-            return await self._verify(transcript)
-        return await asyncio.to_thread(self._verify, transcript)
+        answer = await asyncio.to_thread(self._verify, transcript)
+        return await answer if isinstance(answer, Awaitable) else answer
 
 
 class VerifiedEnv:

@@ -125,9 +125,14 @@ class GymnasiumWorld:
             self._env = gymnasium.make(env_id, **settings)
         except (gymnasium.error.Error, ModuleNotFoundError) as error:
             raise ConfigError("env_id", env_id, f"Gymnasium cannot make it: {error}") from None
-        self._actions = self._env.action_space
-        if not isinstance(self._actions, spaces.Text | spaces.Discrete):
-            raise ConfigError("env_id", env_id, f"its actions are {self._actions}; only texts and Discrete are played")
+        actions = self._env.action_space
+        if isinstance(actions, spaces.Discrete):
+            first = int(actions.start)
+            self._numbers = tuple(str(number) for number in range(first, first + int(actions.n)))
+        elif isinstance(actions, spaces.Text):
+            self._numbers = None
+        else:
+            raise ConfigError("env_id", env_id, f"its actions are {actions}; only texts and Discrete are played")
         self._splits, self._rewards = splits, rewards
 
     def tasks(self, split: str) -> Sequence[Task]:
@@ -139,7 +144,7 @@ class GymnasiumWorld:
     def reset(self, task: Task, seed: int) -> Step:
         """Seed the environment by the task."""
         observation, _ = self._env.reset(seed=seed_for(task.id, seed) % 2**32)
-        return Step(_to_text(observation), admissible=self._admissible())
+        return Step(_to_text(observation), admissible=self._numbers)
 
     def step(self, action: str) -> Step:
         """Apply an action; one that is not in the space changes nothing.
@@ -149,29 +154,23 @@ class GymnasiumWorld:
         """
         meant = self._meant(action)
         if meant is None:
-            return Step("not an action", admissible=self._admissible())
+            return Step("not an action", admissible=self._numbers)
         observation, paid, terminated, truncated, _ = self._env.step(meant)
         low, high = self._rewards
         reward = (float(paid) - low) / (high - low)
         if not 0.0 <= reward <= 1.0:
             raise EnvError(f"reward {paid} is outside rewards=({low}, {high})")
-        admissible = None if terminated or truncated else self._admissible()
+        admissible = None if terminated or truncated else self._numbers
         return Step(_to_text(observation), reward, bool(terminated), bool(truncated), admissible)
 
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
 
-    def _admissible(self) -> tuple[str, ...] | None:
-        if isinstance(self._actions, spaces.Text):
-            return None
-        return tuple(str(int(self._actions.start) + number) for number in range(int(self._actions.n)))
-
     def _meant(self, action: str) -> Any:
-        if isinstance(self._actions, spaces.Text):
+        if self._numbers is None:
             return action
-        text = action.strip()
-        return int(text) if text in (self._admissible() or ()) else None
+        return int(action) if action.strip() in self._numbers else None
 
 
 def _to_text(observation: Any) -> str:

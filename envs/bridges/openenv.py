@@ -195,12 +195,12 @@ class OpenEnvWorld:
 
     def _ask(self, kind: str, data: Mapping[str, Any]) -> Step:
         try:
-            if self._connection is None:
-                self._connection = self._open.enter_context(
-                    connect(self._address, proxy=None, max_size=MAX_BYTES, open_timeout=self._timeout_s)
-                )
-            self._connection.send(wire.encode({"type": kind, "data": data}))
-            answer = wire.decode(self._connection.recv(timeout=self._timeout_s))
+            connection = self._connection
+            if connection is None:
+                opening = connect(self._address, proxy=None, max_size=MAX_BYTES, open_timeout=self._timeout_s)
+                connection = self._connection = self._open.enter_context(opening)
+            connection.send(wire.encode({"type": kind, "data": data}))
+            answer = wire.decode(connection.recv(timeout=self._timeout_s))
         except (OSError, EOFError, ValueError, WebSocketException) as error:
             self.close()
             raise EnvError(f"openenv {self._address}: {type(error).__name__}: {error}") from error
