@@ -36,8 +36,8 @@ def create(
 ) -> EnvAdapter:
     """The adapter of environment `name`, built with `settings`, in one prompt style and one client's world.
 
-    `name` is a built-in name, an entry point of the group `flwr_agent.envs`, or `module:Class`. A class without
-    `make` that has `tasks`, `reset` and `step` is wrapped (`envs.plain`).
+    `name` is a built-in name, an entry point of the group `flwr_agent.envs`, `module:Class`, or `module:function` of
+    one that returns an adapter. A class without `make` that has `tasks`, `reset` and `step` is wrapped (`envs.plain`).
 
     Raises:
         ConfigError: no such environment, a setting it does not take, or a package it needs is missing.
@@ -79,7 +79,7 @@ def names() -> list[str]:
     return sorted({*BUILTIN, *(point.name for point in entry_points(group=GROUP))})
 
 
-def _load(name: str) -> type[Any]:
+def _load(name: str) -> Any:
     module, colon, attribute = _target(name).partition(":")
     if not colon:
         raise ConfigError("env.name", name, "an entry point must have the form module:Class")
@@ -89,8 +89,8 @@ def _load(name: str) -> type[Any]:
         raise ConfigError("env.name", name, _missing(name, module, error.name or module)) from error
     except Exception as error:
         raise ConfigError("env.name", name, f"cannot be imported: {type(error).__name__}: {error}") from error
-    if not inspect.isclass(cls):
-        raise ConfigError("env.name", name, f"module {module} has no class {attribute!r}")
+    if not (inspect.isclass(cls) or inspect.isfunction(cls)):
+        raise ConfigError("env.name", name, f"module {module} has no class or function {attribute!r}")
     return cls
 
 

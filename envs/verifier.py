@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any
 
 from envs.base import Env, EnvAdapter, Step, Task
@@ -22,6 +23,8 @@ from envs.wrapper import Wrapper
 from flwr_agent.errors import ConfigError, EnvError
 
 NONE = "none"
+GROUP = "flwr_agent.verifiers"
+"""Entry-point group in which an installed package offers verifiers."""
 JUDGE_S = 60.0
 """Seconds a verifier may take."""
 
@@ -61,8 +64,8 @@ def verified(adapter: EnvAdapter, verifier: str, *, weight: float = 1.0) -> EnvA
 
     Args:
         adapter: the environment.
-        verifier: `module:function`, taking a `Transcript` and giving a `Verdict`; the URL of a judge that is sent
-            `Transcript.to_json()` and answers with a JSON verdict; or `none`.
+        verifier: `module:function` or an entry point, taking a `Transcript` and giving a `Verdict`; the URL of a judge
+            that is sent `Transcript.to_json()` and answers with a JSON verdict; or `none`.
         weight: the verifier's part of the reward.
 
     Raises:
@@ -112,9 +115,8 @@ class Verified(Wrapper):
             raise EnvError(f"verifier {self._verifier}: {type(error).__name__}: {error}") from error
 
     async def _ask(self, transcript: Transcript) -> Verdict:
-        if inspect.iscoroutinefunction(self._verify):
-            return await self._verify(transcript)
-        return await asyncio.to_thread(self._verify, transcript)
+        answer = await asyncio.to_thread(self._verify, transcript)
+        return await answer if isinstance(answer, Awaitable) else answer
 
 
 class VerifiedEnv:
@@ -185,7 +187,8 @@ def _read(verdict: Verdict) -> tuple[float, bool | None]:
 
 
 def _function(verifier: str) -> Verify:
-    module, _, name = verifier.partition(":")
+    points = entry_points(group=GROUP, name=verifier)
+    module, _, name = next((point.value for point in points), verifier).partition(":")
     try:
         found = getattr(importlib.import_module(module), name, None) if module and name else None
     except ModuleNotFoundError as error:
@@ -194,7 +197,9 @@ def _function(verifier: str) -> Verify:
         ) from error
     if not inspect.isfunction(found):
         raise ConfigError(
-            "env.verifier", verifier, "no such function; give module:function, the URL of a judge, or none"
+            "env.verifier",
+            verifier,
+            "no such function; give module:function, an entry point, the URL of a judge, or none",
         )
     return found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
@@ -90,7 +91,7 @@ def train_request(content: RecordDict, node_config: Mapping[str, object]) -> Tra
         experiment=_get(record, _EXPERIMENT, str),
         round=_get(record, _ROUND, int),
         client_id=client_id,
-        config=_own_code_only(_config(record)) if is_bound(content) else _config(record),
+        config=_config_for(content, record),
         arrays=from_record(_record(content, ARRAYS, ArrayRecord)),
         base_digest=_get(record, _BASE, str),
     )
@@ -137,7 +138,7 @@ def evaluate_request(content: RecordDict) -> EvaluateRequest:
     return EvaluateRequest(
         experiment=_get(record, _EXPERIMENT, str),
         round=_get(record, _ROUND, int),
-        config=_config(record),
+        config=_config_for(content, record),
         arrays=from_record(_record(content, ARRAYS, ArrayRecord)),
     )
 
@@ -213,15 +214,37 @@ def _check_echo(echo: Mapping[str, object], asked: Mapping[str, object]) -> None
 
 
 def _own_code_only(config: RunConfig) -> RunConfig:
-    """Refuse `module:name` from a server: what a site loads by name is what it has installed."""
-    for key in ("env.name", "env.verifier", "partition.strategy"):
-        value = str(config.flat()[key])
-        if ":" in value and "://" not in value:
+    """Refuse what a site never does for a server: load `module:name`, reach another machine, send a file's content."""
+    flat = config.flat()
+    for key in ("env.name", "env.verifier", "partition.strategy", "env.url"):
+        value = str(flat[key])
+        if "://" in value:
+            _check_local(key, value)
+        elif ":" in value:
             raise ProtocolError(
                 f"{key}={value!r} names code, which a site never takes from the server; install it on the "
                 "node and name its entry point"
             )
+    if flat["env.url"] != "none" and flat["env.token_file"] != "auto":
+        raise ProtocolError(
+            "env.token_file names a file of the site; leave it at `auto` and let the node's server make one"
+        )
     return config
+
+
+def _check_local(key: str, addresses: str) -> None:
+    from envs.remote.tokens import is_loopback
+
+    for address in addresses.split(","):
+        if not is_loopback(urlsplit(address.strip()).hostname or ""):
+            raise ProtocolError(
+                f"{key}={address.strip()!r} is another machine, which a site never reaches for the server; let it listen "
+                "on the node itself and give http://127.0.0.1:PORT"
+            )
+
+
+def _config_for(content: RecordDict, record: ConfigRecord) -> RunConfig:
+    return _own_code_only(_config(record)) if is_bound(content) else _config(record)
 
 
 def _config(record: ConfigRecord) -> RunConfig:

@@ -162,7 +162,9 @@ class EnvConfig:
     command_timeout_s: float = knob(30.0, "seconds a Harbor command may take", low=0.1)
     threshold: float = knob(1.0, "verifier reward from which a Harbor task counts as solved", low=0, objective=True)
     verifier: str = knob(
-        "none", "who scores an episode at its end: none, module:function or the URL of a judge", objective=True
+        "none",
+        "who scores an episode at its end: none, module:function, an entry point or the URL of a judge",
+        objective=True,
     )
     verifier_weight: float = knob(
         1.0, "the verifier's part of the reward; the rest is the environment's own", low=0, high=1, objective=True

@@ -82,6 +82,40 @@ def test_a_site_loads_no_code_that_the_server_names(key):
     assert protocol.train_request(asked(run=run), {}).config == run
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"env__url": "http://127.0.0.1:1, http://elsewhere.example:2"},
+            "env.url='http://elsewhere.example:2' is another",
+        ),
+        (
+            {"env__verifier": "https://elsewhere.example/judge"},
+            "env.verifier='https://elsewhere.example/judge' is another",
+        ),
+        (
+            {"env__url": "http://localhost:1", "env__token_file": "/etc/passwd"},
+            "env.token_file names a file of the site",
+        ),
+    ],
+)
+def test_a_site_reaches_no_other_machine_for_the_server_and_sends_it_no_file(changes, message):
+    run = config(**changes)
+    content = asked(placement=protocol.BOUND, run=run)
+    with pytest.raises(ProtocolError, match=message):
+        protocol.train_request(content, {"partition-id": 1})
+    with pytest.raises(ProtocolError, match=message):
+        protocol.evaluate_request(content)
+    assert protocol.train_request(asked(run=run), {}).config == run
+
+
+def test_a_site_plays_what_is_served_on_its_own_machine():
+    run = config(
+        env__name="remote", env__url="http://127.0.0.1:1,http://localhost:2", env__verifier="http://[::1]:3/judge"
+    )
+    assert protocol.train_request(asked(placement=protocol.BOUND, run=run), {"partition-id": 1}).config == run
+
+
 def test_a_simulated_node_serves_any_client():
     assert protocol.train_request(asked(client_id=1), {"partition-id": 0}).client_id == 1
 

@@ -41,9 +41,9 @@ class Remote:
         style: str = "paper",
         variant: Variant | None = None,
     ):
-        self._servers = [_server(address, token_file, timeout_s) for address in url.split(",")]
+        self.servers = [_server(address, token_file, timeout_s) for address in url.split(",")]
         self._opening = {"style": style, "variant": wire.from_variant(variant)}
-        opened = _reachable(self._servers, digest)[0].call("open", **self._opening)
+        opened = _reachable(self.servers, digest)[0].call("open", **self._opening)
         self.name, self.version = str(opened["name"]), str(opened["version"])
         self._world, self._prompt, self._fingerprint = opened["world"], opened["system_prompt"], opened["fingerprint"]
         self._tasks: dict[str, tuple[Task, ...]] = {}
@@ -76,8 +76,8 @@ class Remote:
 
     def make(self) -> RemoteEnv:
         """An episode on the next server in turn."""
-        first = next(self._turns) % len(self._servers)
-        return RemoteEnv([*self._servers[first:], *self._servers[:first]], self._opening, self._world)
+        first = next(self._turns) % len(self.servers)
+        return RemoteEnv([*self.servers[first:], *self.servers[:first]], self._opening, self._world)
 
     def oracle(self, task: Task) -> Sequence[str] | None:
         """The server's."""
@@ -90,13 +90,13 @@ class Remote:
 
     def close(self) -> None:
         """Close the connections of tasks and prompts; they are opened again when needed."""
-        for server in self._servers:
+        for server in self.servers:
             server.close()
 
     def _call(self, op: str, **fields: Any) -> Any:
         """The answer of the first server that gives one."""
         failures: list[EnvError] = []
-        for server in self._servers:
+        for server in self.servers:
             try:
                 return self._call_one(server, op, fields)
             except EnvError as error:

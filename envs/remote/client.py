@@ -112,12 +112,14 @@ class Server:
             raise EnvError(f"{self.url} cannot be reached: {error}") from error
 
     def _exchange(self, frame: str) -> str | bytes:
-        if self._connection is None:
-            self._connection = self._open.enter_context(
-                blocking.connect(self.address, additional_headers=self.headers, open_timeout=self.timeout_s, **_OPTIONS)
+        connection = self._connection
+        if connection is None:
+            opening = blocking.connect(
+                self.address, additional_headers=self.headers, open_timeout=self.timeout_s, **_OPTIONS
             )
-        self._connection.send(frame)
-        return self._connection.recv(timeout=self.timeout_s)
+            connection = self._connection = self._open.enter_context(opening)
+        connection.send(frame)
+        return connection.recv(timeout=self.timeout_s)
 
 
 class RemoteEnv:

@@ -16,6 +16,8 @@ from websockets.http11 import Request, Response
 from envs.remote.wire import MAX_BYTES
 from flwr_agent.errors import ConfigError
 
+CLOSE_S = 1.0
+"""Seconds a client gets to say goodbye."""
 Health = Callable[[], Mapping[str, Any]]
 Handle = Callable[[ServerConnection], Awaitable[None]]
 
@@ -52,6 +54,7 @@ async def listen(handle: Handle, health: Health, *, host: str, port: int, token:
             process_request=answer,
             compression=None,
             ping_interval=None,
+            close_timeout=CLOSE_S,
             max_size=MAX_BYTES,
         )
     except OSError as error:

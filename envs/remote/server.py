@@ -23,6 +23,8 @@ GRACE_S = 30.0
 MAX_WORLDS = 256
 """Adapters kept at once; one that was dropped is built again when a client asks for it."""
 
+STANDARD = "paper"
+"""Prompt style of the adapter that is built first."""
 Make = Callable[[str, Variant | None], EnvAdapter]
 """An adapter in a prompt style and a client's world."""
 
@@ -44,22 +46,30 @@ class Service:
     _worlds: dict[str, World] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _building: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _heard: dict[str, set[str]] = field(default_factory=dict)
+    """Episode -> the episodes of the connection on which it was last heard of."""
 
     async def handle(self, connection: ServerConnection) -> None:
-        """Answer the requests of one connection in order; its episodes expire soon after it is gone."""
+        """Answer the requests of one connection in order.
+
+        When it is gone, the episodes that were last heard of on it expire soon.
+        """
         episodes: set[str] = set()
         try:
             async for frame in connection:
                 await connection.send(await self._answer(frame, episodes))
         finally:
             for episode in episodes:
-                self.leases.expire(episode, after_s=GRACE_S)
+                if self._heard.get(episode) is episodes:
+                    del self._heard[episode]
+                    self.leases.expire(episode, after_s=GRACE_S)
 
     async def _answer(self, frame: str | bytes, episodes: set[str]) -> str:
         try:
             request = wire.decode(frame)
             if request.get("op") in ("reset", "step"):
-                episodes.add(str(request["episode"]))
+                episodes.add(request["episode"])
+                self._heard[request["episode"]] = episodes
             return wire.encode({"ok": await self._operate(request)})
         except Exception as error:  # noqa: BLE001 (the environment boundary)
             return wire.encode({"error": _kind(error), "message": str(error) or type(error).__name__})
@@ -115,22 +125,27 @@ class Service:
 
     async def _open(self, style: str, variant: Variant | None) -> dict[str, Any]:
         """Build a world, or find the one built before; its name is a digest of all that it is made of."""
-        asked = wire.encode({"style": style, "variant": wire.from_variant(variant)})
         async with self._building:
-            if self._names.get(asked) not in self._worlds:
-                name, adapter = await asyncio.to_thread(self._build, style, variant)
-                self._names[asked], self._worlds[name] = name, World(adapter)
-                if len(self._worlds) > MAX_WORLDS:
-                    del self._worlds[next(iter(self._worlds))]
-                    self._names = {known: name for known, name in self._names.items() if name in self._worlds}
-            name = self._names[asked]
+            name = self._names.get(_asked(style, variant))
+            if name not in self._worlds:
+                adapter = await asyncio.to_thread(self.make, style, variant)
+                name = await asyncio.to_thread(self.add, adapter, style, variant)
         adapter = self._worlds[name].adapter
         facts = {"name": adapter.name, "version": adapter.version, "fingerprint": adapter.fingerprint()}
         return {"world": name, "system_prompt": adapter.system_prompt(), **facts}
 
-    def _build(self, style: str, variant: Variant | None) -> tuple[str, EnvAdapter]:
-        adapter = self.make(style, variant)
-        return wire.world_of(adapter, style, variant), adapter
+    def add(self, adapter: EnvAdapter, style: str, variant: Variant | None) -> str:
+        """Keep a world under its name; the one kept longest makes room."""
+        name = wire.world_of(adapter, style, variant)
+        self._names[_asked(style, variant)], self._worlds[name] = name, World(adapter)
+        if len(self._worlds) > MAX_WORLDS:
+            del self._worlds[next(iter(self._worlds))]
+            self._names = {asked: known for asked, known in self._names.items() if known in self._worlds}
+        return name
+
+
+def _asked(style: str, variant: Variant | None) -> str:
+    return wire.encode({"style": style, "variant": wire.from_variant(variant)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +171,15 @@ async def serving(make: Make, leases: Leases, *, host: str, port: int, token: st
     Raises:
         ConfigError: a setting that the environment refuses, or an address that cannot be bound.
     """
-    facts = _facts(await asyncio.to_thread(make, "paper", None))
+    adapter = await asyncio.to_thread(make, STANDARD, None)
+    facts = await asyncio.to_thread(_facts, adapter)
+    service = Service(make, leases)
+    service.add(adapter, STANDARD, None)
 
     def health() -> dict[str, Any]:
         return {**facts, "slots": leases.slots, "taken": leases.num_taken}
 
-    server = await listen(Service(make, leases).handle, health, host=host, port=port, token=token)
+    server = await listen(service.handle, health, host=host, port=port, token=token)
     try:
         yield Served(port_of(server), facts["digest"])
     finally:

@@ -43,12 +43,13 @@ def play(  # noqa: PLR0913 (one parameter per option)
         adapter = named.to_adapter()
         asyncio.run(_by_hand(adapter, _chosen(adapter, split, task), console))
         return
-    from flwr_agent.rl.show import show
-
     config, parts = _config(model, named), cast(Parts, context.obj)
     round_, arrays = parts.load_model(model)
     adapter = to_adapter(config)
-    steps, answers = show(config, arrays, adapter, _chosen(adapter, split, task), temperature=temperature)
+    chosen = _chosen(adapter, split, task)
+    from flwr_agent.rl.show import show
+
+    steps, answers = show(config, arrays, adapter, chosen, temperature=temperature)
     console.print(f"policy of round {round_} of {model}", markup=False)
     _show(console, steps[0])
     for answer, step in zip(answers, steps[1:], strict=True):

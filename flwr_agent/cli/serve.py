@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,9 @@ from flwr_agent.rl.launch import free_ports
 
 if TYPE_CHECKING:
     from envs.remote.leases import Leases
+
+MAX_THREADS = 256
+"""Threads for environments that are not asynchronous, so that none waits for another's step."""
 
 
 def serve(  # noqa: PLR0913 (one parameter per option)
@@ -48,6 +52,7 @@ async def _serve(named: Named, leases: Leases, host: str, port: int, token: str)
     from envs.remote.server import serving
 
     stop = _stop_on_signal()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(min(leases.slots, MAX_THREADS)))
     async with serving(
         lambda style, variant: named.to_adapter(variant, style=style), leases, host=host, port=port, token=token
     ) as served:

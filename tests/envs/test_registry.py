@@ -67,7 +67,7 @@ def test_an_unknown_style_or_variant_is_refused(name):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("no_such_module:Env", "cannot be found"), (f"{__name__}:Absent", "has no class 'Absent'")],
+    [("no_such_module:Env", "cannot be found"), (f"{__name__}:Absent", "has no class or function 'Absent'")],
 )
 def test_a_missing_module_or_class_is_named(name, message):
     with pytest.raises(ConfigError, match=message):
@@ -98,6 +98,16 @@ def test_a_plain_class_becomes_an_adapter_that_keeps_the_contract():
     assert check(adapter, episodes=2) == []
     assert "say sky" in adapter.render(View("say sky", "say sky", None))
     assert create(f"{__name__}:Echo", {}, style="compact").parse_action(" Tree \n") == ("tree", True)
+
+
+def doubled(*, patience: int = 1, style: str, variant: Variant | None = None):
+    return create(f"{__name__}:Echo", {"word": "tree tree", "patience": patience}, style=style, variant=variant)
+
+
+def test_a_function_that_returns_an_adapter_is_named_like_a_class():
+    assert knobs(f"{__name__}:doubled") == {"patience"} | SHARED
+    adapter = create(f"{__name__}:doubled", {"patience": 2})
+    assert adapter.oracle(adapter.tasks("train")[0]) == ["tree tree"]
 
 
 def test_a_plain_class_plays_with_its_own_settings():

@@ -337,8 +337,49 @@ def test_an_adapter_s_own_connection_closes_with_it(served):
     adapter.close()
     adapter.close()
     assert adapter.tasks("val")
-    connection = adapter._servers[0]._connection
+    connection = adapter.servers[0]._connection
     assert connection.state is State.OPEN
     del adapter
     gc.collect()
     assert connection.state is State.CLOSED
+
+
+def test_worlds_are_built_once_and_the_oldest_makes_room(tmp_path, monkeypatch):
+    monkeypatch.setattr("envs.remote.server.MAX_WORLDS", 2)
+    built = []
+
+    def make(style, variant):
+        built.append((style, variant and variant.params["kind"]))
+        return registry.create("minihouse", {}, style=style, variant=variant)
+
+    with hosted(make, tmp_path) as host:
+        first = remote(host)
+        for kind in ("v_paraphrase", "v_paraphrase", "v_blind_intro"):
+            remote(host, variant=Variant("obs_variant", {"kind": kind}))
+        assert built == [("paper", None), ("paper", "v_paraphrase"), ("paper", "v_blind_intro")]
+        task = first.tasks("val")[0]
+        assert first.oracle(task)
+        assert built[3:] == [("paper", None)]
+
+
+def test_an_episode_that_has_moved_to_another_connection_outlives_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr("envs.remote.server.GRACE_S", 0.2)
+    with hosted(builder("tinyguess"), tmp_path) as host:
+        adapter = remote(host)
+
+        async def scenario():
+            env = adapter.make()
+            await env.reset(adapter.tasks("train")[0], seed=0)
+            first, env._connection = env._connection, None
+            await env.step("1")
+            await first.close()
+            await asyncio.sleep(0.6)
+            assert (await env.step("2")).text in ("higher", "lower", "Correct!")
+            await env._connection.close()
+            await asyncio.sleep(0.6)
+            assert host.leases.num_taken == 0
+            with pytest.raises(EnvError, match="closed"):
+                await env.step("3")
+            await env.close()
+
+        asyncio.run(scenario())
