@@ -18,7 +18,7 @@ def may_apply(style: str, action: str, listed: tuple[str, ...]) -> bool:
     if style == "compact" and not found:
         found = re.match(r"(\w+) (.+)", action, re.DOTALL)
     if len(action) > 2_000:
-        return action.startswith("search")
+        return action.startswith(("search", "click"))
     label = found[2].lower().replace(" ", "") if found else ""
     labels = {entry.lower().removeprefix("click").strip("[] ").replace(" ", "") for entry in listed} | {
         "next>",
