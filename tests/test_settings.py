@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import strategies
 from envs.base import Shard, Task
 from flwr_agent import presets, settings
 from flwr_agent.cli import overrides
@@ -106,12 +107,12 @@ def test_a_strategy_of_ones_own_takes_its_settings():
 )
 def test_what_does_not_fit_is_refused_by_its_key_before_any_client_starts(arguments, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
-        plan("", [*OWN, *arguments], base=tmp_path, load_strategy=lambda config: None)
+        plan("", [*OWN, *arguments], base=tmp_path, load_strategy=strategies.load)
 
 
 def test_what_an_environment_of_the_package_takes_are_its_keys_alone(tmp_path):
     with pytest.raises(ConfigError, match=r"env\.settings\.x=1: tinyguess takes no such setting"):
-        plan("", ["env.name=tinyguess", "env.settings.x=1"], base=tmp_path, load_strategy=lambda config: None)
+        plan("", ["env.name=tinyguess", "env.settings.x=1"], base=tmp_path, load_strategy=strategies.load)
 
 
 def test_they_change_what_a_run_is():
