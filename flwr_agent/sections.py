@@ -45,10 +45,31 @@ class StrategyConfig:
 class AlgorithmConfig:
     """The reinforcement-learning objective."""
 
-    name: str = knob("grpo", "learning algorithm", allowed=("grpo",), objective=True)
-    group_size: int = knob(8, "episodes per task whose returns are compared", low=2, objective=True)
-    kl_coef: float = knob(0.0, "weight of the k3 KL estimate to the base model", low=0, objective=True)
+    name: str = knob(
+        "grpo",
+        "advantages from the group's other episodes (grpo), or from a critic that is federated beside the policy (ppo)",
+        allowed=("grpo", "ppo"),
+        objective=True,
+    )
+    group_size: int = knob(8, "episodes per task whose returns are compared; 1 with ppo", low=1, objective=True)
+    kl_coef: float = knob(0.0, "weight of the k3 KL estimate to the anchor", low=0, objective=True)
+    kl_anchor: str = knob(
+        "base",
+        "what the KL term holds the policy to: the model of round 0, or the one each round starts from",
+        allowed=("base", "round"),
+        objective=True,
+    )
+    entropy_coef: float = knob(0.0, "weight of the entropy bonus, a mean over tokens", low=0, objective=True)
     clip: float = knob(0.2, "PPO ratio clip epsilon", low=0, objective=True)
+    dual_clip: float = knob(
+        0.0, "largest ratio that counts at a negative advantage, above 1 + clip; 0 is none", low=0, objective=True
+    )
+    importance_cap: float = knob(
+        2.0,
+        "largest weight of a token whose sampler gave it another probability than the trainer; 0 weighs none",
+        low=0,
+        objective=True,
+    )
     group_stats: str = knob(
         "rows",
         "mean and std over all turn rows of a group, or over its episodes",
@@ -75,6 +96,29 @@ class AlgorithmConfig:
         allowed=("success", "score", "shuffled"),
         objective=True,
     )
+    credit: str = knob(
+        "per_row",
+        "ppo: every turn is a sequence that earns the episode's return, or the turns are one sequence that earns it once",
+        allowed=("per_row", "chained"),
+        objective=True,
+    )
+    gamma: float = knob(1.0, "ppo: discount per token", low=0, high=1, objective=True)
+    gae_lambda: float = knob(
+        1.0, "ppo: lambda of generalised advantage estimation, per token", low=0, high=1, objective=True
+    )
+    whiten: bool = knob(True, "ppo: centre and scale the advantages of all tokens of a rollout", objective=True)
+    value_clip: float = knob(
+        0.5,
+        "ppo: how far a value may move from its old one before its error stops to fall; 0 is any",
+        low=0,
+        objective=True,
+    )
+    critic_loss: str = knob(
+        "global_token_mean",
+        "ppo: mean over all tokens of an optimizer step, or of the means of every four rows",
+        allowed=("global_token_mean", "legacy_exact"),
+        objective=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +128,10 @@ class TrainerConfig:
     lr: float = knob(4e-4, "AdamW learning rate", low=0, objective=True)
     weight_decay: float = knob(0.01, "AdamW weight decay", low=0, objective=True)
     max_grad_norm: float = knob(1.0, "gradient norm clip; 0 switches it off", low=0, objective=True)
+    critic_lr: float = knob(1e-3, "ppo: AdamW learning rate of the critic", low=0, objective=True)
+    critic_max_grad_norm: float = knob(
+        1.0, "ppo: gradient norm clip of the critic; 0 switches it off", low=0, objective=True
+    )
     tasks_per_step: int = knob(8, "tasks rolled out before each update (x group_size episodes)", low=1, objective=True)
     minibatch_rows: int = knob(0, "rows per optimizer step; 0 = all rows of the rollout", low=0, objective=True)
     micro_rows: int = knob(64, "rows per forward; changes speed and memory, never the result", low=1)
@@ -98,6 +146,11 @@ class ModelConfig:
     """The policy."""
 
     path: str = knob("tiny", "`tiny` (made here), a folder, or a Hugging Face id of a causal LM", objective=True)
+    critic_path: str = knob(
+        "auto",
+        "ppo: trained critic to start from, a folder; `auto` is the one beside `model.path`, else a fresh one; or `fresh`",
+        objective=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

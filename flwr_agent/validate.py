@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from envs import partition, registry
+from flwr_agent import critics
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, DataError
 from flwr_agent.world import to_adapter, to_shard, to_world
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 """A Hugging Face id; whether it exists cannot be known offline."""
+GRPO_KEYS = {f"algorithm.{name}" for name in ("group_stats", "episode_weight", "baseline", "scale_rewards")}
+PPO_KEYS = {
+    *(f"algorithm.{name}" for name in ("credit", "gamma", "gae_lambda", "whiten", "value_clip", "critic_loss")),
+    *("trainer.critic_lr", "trainer.critic_max_grad_norm", "model.critic_path"),
+}
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
 
 
@@ -35,6 +41,8 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
     check_knobs(config, explicit)
     load_strategy(config)
     check_model(config.model.path)
+    if config.algorithm.name == "ppo":
+        critics.find(config)
     _check_folder(config.output_dir)
     _check_worker(config)
 
@@ -48,6 +56,10 @@ def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:
     _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name"})
     known = partition.knobs(config.partition.strategy) | {"strategy"}
     _check_knobs("partition", config.partition.strategy, explicit, known)
+    unused = GRPO_KEYS if config.algorithm.name == "ppo" else PPO_KEYS
+    for key in sorted(explicit.keys() & unused):
+        fix = f"algorithm.name={config.algorithm.name} does not use this key; leave it unset"
+        raise ConfigError(key, explicit[key], fix)
 
 
 def check_world(config: RunConfig) -> None:

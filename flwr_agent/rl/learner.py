@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 
 from envs.base import EnvAdapter, Shard, Task
-from flwr_agent.arrays import digest
+from flwr_agent.arrays import ACTOR, CRITIC, digest, part, prefixed
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+from flwr_agent.rl import critic
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.episode import Episode, Group, StopReason
 from flwr_agent.rl.generate import GREEDY, TransformersGenerator
@@ -25,13 +26,14 @@ from flwr_agent.rl.trainer import Trainer, load_weights, to_arrays
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
 from flwr_agent.world import to_adapter, to_shard, to_world
 
-ACTOR = "actor/"
-"""Group prefix of the policy's arrays in a record."""
-
 
 def initial_arrays(config: RunConfig) -> Arrays:
-    """The policy's own weights, as round 0 of a federation."""
-    return _prefixed(to_arrays(load_policy(config)))
+    """The policy's own weights and, with PPO, a critic's: round 0 of a federation."""
+    policy = load_policy(config)
+    arrays = prefixed(ACTOR, to_arrays(policy))
+    if config.algorithm.name == "ppo":
+        arrays |= prefixed(CRITIC, to_arrays(critic.initial(policy, config)))
+    return arrays
 
 
 class Learner:
@@ -43,7 +45,7 @@ class Learner:
         self.config = config
         self.chat = Chat(load_tokenizer(config))
         policy = load_policy(config)
-        self.base_digest = digest(_prefixed(to_arrays(policy)))
+        self.base_digest = digest(prefixed(ACTOR, to_arrays(policy)))
         base = load_policy(config) if config.algorithm.kl_coef else None
         self.trainer = Trainer(policy, base, self.chat, config)
         self.generator = TransformersGenerator(
@@ -58,12 +60,17 @@ class Learner:
             ProtocolError: the weights do not fit, or this host's base model is not the server's.
         """
         config, clock = request.config, _Clock()
-        if config.algorithm.kl_coef and request.base_digest != self.base_digest:
+        if (
+            config.algorithm.kl_coef
+            and config.algorithm.kl_anchor == "base"
+            and request.base_digest != self.base_digest
+        ):
             raise ProtocolError(
                 "the base model here is not the server's, so the KL term would differ; use the same model.path files"
             )
         with clock("load"):
-            self.trainer.begin_round(_bare(request.arrays), prox_mu=config.strategy.prox_mu)
+            actor, values = part(request.arrays, ACTOR), part(request.arrays, CRITIC)
+            self.trainer.begin_round(actor, critic=values, prox_mu=config.strategy.prox_mu)
         shard = to_shard(config, self._adapter(config, None).tasks("train"), request.client_id)
         steps, num_examples = [], 0
         for epoch, seeds in enumerate(self._row_seeds(request)):
@@ -81,7 +88,7 @@ class Learner:
         return TrainReply(
             round=request.round,
             client_id=request.client_id,
-            arrays=_prefixed(self.trainer.weights()),
+            arrays=self._arrays(),
             num_examples=num_examples,
             metrics=metrics | clock.seconds(),
         )
@@ -89,7 +96,7 @@ class Learner:
     def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
         """Play the first `evaluation.tasks` held-out tasks, sampled and greedy, in the standard world."""
         config = request.config.evaluation
-        load_weights(self.trainer.model, _bare(request.arrays))
+        load_weights(self.trainer.model, part(request.arrays, ACTOR))
         adapter = self._adapter(request.config, None)
         tasks = adapter.tasks("val")[: config.tasks]
         modes = {"sampled": config.temperature} | ({"greedy": GREEDY} if config.greedy else {})
@@ -118,6 +125,11 @@ class Learner:
         """
         attempts = [Attempt(task, 0, seed_for(purpose, task.id), temperature) for task in tasks]
         return self._rollout(self._adapter(self.config, shard)).play(attempts)
+
+    def _arrays(self) -> Arrays:
+        trainer = self.trainer
+        values = prefixed(CRITIC, to_arrays(trainer.critic.model)) if trainer.critic else {}
+        return prefixed(ACTOR, trainer.weights()) | values
 
     def _row_seeds(self, request: TrainRequest) -> list[list[int]]:
         config = request.config
@@ -191,11 +203,3 @@ def _rollout_stats(groups: Sequence[Group], samples: Sequence[Sample], config: R
 
 def _split(episodes: Sequence[Episode], size: int) -> list[list[Episode]]:
     return [list(episodes[at : at + size]) for at in range(0, len(episodes), size)]
-
-
-def _prefixed(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    return {ACTOR + name: values for name, values in arrays.items()}
-
-
-def _bare(arrays: Arrays) -> Arrays:
-    return {name.removeprefix(ACTOR): values for name, values in arrays.items() if name.startswith(ACTOR)}
