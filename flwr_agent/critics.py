@@ -6,7 +6,6 @@ A critic is known by its value head among the tensor names of safetensors header
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from flwr_agent.arrays import CRITIC
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, DataError
 
-logger = logging.getLogger("flwr.agent")
 KEY = "model.critic_path"
 HEADS = ("score.weight", "classifier.weight")
 """Names that transformers gives the head of a token classifier."""
@@ -33,7 +31,7 @@ class Start:
 
 
 def find(config: RunConfig) -> Start:
-    """The critic that a run starts from: explicit path > the one beside the policy > a fresh head, with a warning.
+    """The critic that a run starts from: explicit path > the one beside the policy > a fresh head.
 
     Raises:
         ConfigError: the named folder holds no critic, or one of another width than the policy.
@@ -46,13 +44,6 @@ def find(config: RunConfig) -> Start:
     for folder in beside:
         if _head(shapes(folder)):
             return Start(init="auto-sibling", path=_checked(folder, policy))
-    logger.warning(
-        "THE CRITIC STARTS FRESH (%s=%s, model.path=%s): all values are 0 until it has learnt; "
-        "give the critic that was trained with this policy if there is one",
-        KEY,
-        wanted,
-        config.model.path,
-    )
     return Start(init="fresh-value-head")
 
 

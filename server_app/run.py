@@ -14,8 +14,8 @@ from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 
 import strategies
-from flwr_agent import protocol
-from flwr_agent.arrays import digest, from_record, replace, to_record
+from flwr_agent import critics, protocol
+from flwr_agent.arrays import ACTOR, digest, from_record, part, prefixed, replace, to_record
 from flwr_agent.config import RunConfig
 from flwr_agent.report import curve
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest
@@ -138,13 +138,15 @@ def _open(
 
 
 def _begin(folder: Path, config: RunConfig, arrays: Arrays, ledger: Ledger) -> RunState:
-    base = digest(arrays)
+    if config.algorithm.name == "ppo":
+        ledger.append("critic", **dataclasses.asdict(critics.find(config)))
+    whole = digest(arrays)
     experiment = hashlib.sha256(f"{folder}\0{config.fingerprint()}".encode()).hexdigest()[:16]
     state = RunState(
         round=0,
         arrays=arrays,
-        digest=base,
-        base_digest=base,
+        digest=whole,
+        base_digest=digest(prefixed(ACTOR, part(arrays, ACTOR))),
         experiment=experiment,
         ledger_position=ledger.position,
     )

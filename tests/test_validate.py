@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from flwr_agent import presets
 from flwr_agent.errors import ConfigError, DataError
-from flwr_agent.validate import check_model
+from flwr_agent.validate import check_knobs, check_model
 
 FILES = {
     "config.json": json.dumps({"model_type": "llama"}),
@@ -66,3 +67,17 @@ def test_a_malformed_config_names_the_file(model: Path, text: str, message: str)
 def test_an_absent_folder_is_refused(path: str):
     with pytest.raises(ConfigError, match="no such folder"):
         check_model(path)
+
+
+@pytest.mark.parametrize(
+    ("preset", "key", "value"),
+    [
+        ("ppo", "algorithm.scale_rewards", "none"),
+        ("none", "algorithm.gae_lambda", 0.9),
+        ("none", "trainer.critic_lr", 0.1),
+    ],
+)
+def test_a_knob_of_the_other_algorithm_is_refused(preset: str, key: str, value: object):
+    layers = presets.read({"preset": preset, key: value})
+    with pytest.raises(ConfigError, match=rf"^{key}=.*does not use this key"):
+        check_knobs(presets.build(layers), layers.flat)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ from flwr_agent.rl.batch import Batch, is_own, positions
 from flwr_agent.rl.losses import critic_measures, value_error
 from flwr_agent.rl.optimize import Optimization
 
+logger = logging.getLogger("flwr.agent")
 NO_DECAY = ("norm", "bias")
 """Parameters without weight decay, as the policy's optimizer leaves them out."""
 
@@ -48,7 +50,7 @@ def build(policy: PreTrainedModel) -> PreTrainedModel:
 
 
 def initial(policy: PreTrainedModel, config: RunConfig) -> PreTrainedModel:
-    """The critic of round 0; see `critics.find`.
+    """The critic of round 0 (see `critics.find`); a fresh one is announced loudly.
 
     Raises:
         ConfigError: the trained one that was found is of another architecture than the policy.
@@ -56,6 +58,13 @@ def initial(policy: PreTrainedModel, config: RunConfig) -> PreTrainedModel:
     """
     critic, path = build(policy), critics.find(config).path
     if path is None:
+        logger.warning(
+            "THE CRITIC STARTS FRESH (%s=%s, model.path=%s): every value is 0 until it has learnt; name the critic that "
+            "was trained with this policy, if there is one",
+            critics.KEY,
+            config.model.critic_path,
+            config.model.path,
+        )
         return critic
     found, own = critics.shapes(Path(path)), dict(critic.named_parameters())
     strange = sorted(own.keys() ^ found.keys()) or [n for n, p in own.items() if list(p.shape) != found[n][1]]
