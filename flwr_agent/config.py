@@ -20,6 +20,7 @@ from flwr_agent.sections import (
     EnvConfig,
     EvaluationConfig,
     FederationConfig,
+    LoraConfig,
     ModelConfig,
     PartitionConfig,
     PromptConfig,
@@ -37,6 +38,7 @@ __all__ = [
     "EnvConfig",
     "EvaluationConfig",
     "FederationConfig",
+    "LoraConfig",
     "ModelConfig",
     "PartitionConfig",
     "PromptConfig",
@@ -201,13 +203,7 @@ def _check_together(config: RunConfig) -> None:
             config.trainer.tasks_per_step,
             f"times federation.epochs_per_round={fed.epochs_per_round} exceeds {MAX_EPOCH_ROWS} task seeds a client-round",
         )
-    if config.strategy.prox_mu and config.strategy.name == "fedavg":
-        raise ConfigError(
-            "strategy.prox_mu",
-            config.strategy.prox_mu,
-            "fedavg has no proximal term; set strategy.name=fedprox or leave it unset",
-        )
-    _check_algorithm(config.algorithm)
+    _check_algorithm(config)
     if config.algorithm.baseline == "none" and config.algorithm.scale_rewards == "std":
         raise ConfigError(
             "algorithm.scale_rewards",
@@ -222,7 +218,8 @@ def _check_together(config: RunConfig) -> None:
         )
 
 
-def _check_algorithm(algorithm: AlgorithmConfig) -> None:
+def _check_algorithm(config: RunConfig) -> None:
+    algorithm, rank = config.algorithm, config.model.lora.rank
     is_ppo, size = algorithm.name == "ppo", algorithm.group_size
     if is_ppo and size > 1:
         fix = (
@@ -231,6 +228,10 @@ def _check_algorithm(algorithm: AlgorithmConfig) -> None:
         raise ConfigError("algorithm.group_size", size, fix)
     if not is_ppo and size < 2:
         raise ConfigError("algorithm.group_size", size, "must be at least 2: grpo compares the episodes of a task")
+    if is_ppo and rank:
+        raise ConfigError("model.lora.rank", rank, "ppo trains a whole critic; use 0, or algorithm.name=grpo")
+    if rank and algorithm.kl_anchor == "round":
+        raise ConfigError("algorithm.kl_anchor", "round", "adapters are held to the model they adapt; use base")
     if not is_ppo and algorithm.credit == "chained":
         fix = "grpo compares whole episodes; use per_row, or algorithm.name=ppo"
         raise ConfigError("algorithm.credit", "chained", fix)

@@ -9,18 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
+from peft import PeftModel
 from transformers import PreTrainedModel
 
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import ProtocolError
 from flwr_agent.rl import critic as value_model
 from flwr_agent.rl.batch import Batch, chunks, is_own, minibatches, right_pad, to_batch
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.gae import estimate
+from flwr_agent.rl.lora import Unadapted
 from flwr_agent.rl.losses import Stats, critic_weights, policy_measures
 from flwr_agent.rl.optimize import Optimization
 from flwr_agent.rl.samples import Sample
 from flwr_agent.rl.trl_seam import Seam
+from flwr_agent.rl.weights import copy_into, load_weights, to_arrays
 
 Known = dict[str, Mapping[int, torch.Tensor]]
 """Name in a batch -> row -> values `[T]` that no update of the rollout changes."""
@@ -32,7 +34,13 @@ class Trainer:
     k3 KL to the base or to the round's start, entropy, FedProx's proximal gradient, AdamW on fp32 masters.
     """
 
-    def __init__(self, model: PreTrainedModel, base: PreTrainedModel | None, chat: Chat, config: RunConfig):
+    def __init__(
+        self,
+        model: PreTrainedModel | PeftModel,
+        base: PreTrainedModel | Unadapted | None,
+        chat: Chat,
+        config: RunConfig,
+    ):
         self.config, self.chat, self.base = config, chat, base
         values = value_model.build(model) if config.algorithm.name == "ppo" else None
         self.seam = Seam(model, chat.tokenizer, config)
@@ -45,7 +53,7 @@ class Trainer:
             max_grad_norm=config.trainer.max_grad_norm,
             differentiate=accelerator.backward,
         )
-        if base is not None:
+        if isinstance(base, PreTrainedModel):
             self.seam.freeze(base)
 
     def begin_round(
@@ -67,8 +75,8 @@ class Trainer:
         """
         load_weights(self.model, arrays)
         reset = self.config.trainer.optimizer_reset == "per_round"
-        if self.base is not None and self.config.algorithm.kl_anchor == "round":
-            load_weights(self.base, arrays)
+        if isinstance(self.base, PreTrainedModel) and self.config.algorithm.kl_anchor == "round":
+            copy_into(dict(self.base.named_parameters()), arrays)
         if self.critic:
             load_weights(self.critic.model, critic or {})
             self.critic.optimization.begin(reset=reset)
@@ -171,30 +179,3 @@ class Trainer:
     @property
     def _device(self) -> torch.device:
         return self.seam.accelerator.device
-
-
-def to_arrays(model: torch.nn.Module) -> dict[str, np.ndarray]:
-    """Parameters by name, fp32; tied ones once."""
-    return {name: p.detach().float().cpu().numpy().copy() for name, p in model.named_parameters()}
-
-
-@torch.no_grad()
-def load_weights(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
-    """Copy values into a model in place.
-
-    Raises:
-        ProtocolError: if names or shapes are not the model's.
-    """
-    own = dict(model.named_parameters())
-    if own.keys() != arrays.keys():
-        strange = sorted(own.keys() ^ arrays.keys())
-        raise ProtocolError(
-            f"weights do not fit the model: {len(strange)} names differ, first {strange[0]!r}; is model.path the same everywhere?"
-        )
-    for name, p in own.items():
-        if tuple(p.shape) != arrays[name].shape:
-            raise ProtocolError(
-                f"weights do not fit the model: {name} is {arrays[name].shape}, expected {tuple(p.shape)}"
-            )
-    for name, p in own.items():
-        p.copy_(torch.tensor(arrays[name]))

@@ -18,6 +18,7 @@ from trl.trainer.utils import add_fused_lm_head
 from flwr_agent.config import RunConfig
 from flwr_agent.rl.batch import Batch, is_own, positions
 from flwr_agent.rl.losses import importance
+from flwr_agent.rl.model import compute_dtype
 
 _PER_TOKEN = ("advantages", "sampler_per_token_logps", "old_per_token_logps", "ref_per_token_logps")
 
@@ -108,7 +109,7 @@ def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
     return GRPOConfig(
         output_dir=folder,
         use_cpu=use_cpu,
-        bf16=not use_cpu,
+        bf16=compute_dtype(config) is torch.bfloat16,
         report_to="none",
         disable_tqdm=True,
         log_level="error",
