@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,14 +18,18 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+import psutil
+from filelock import FileLock, Timeout
+
+from flwr_agent.config import RunConfig
 from flwr_agent.errors import AgentError, ConfigError, WorkerError
 from flwr_agent.paths import ROOT
 
@@ -44,6 +49,10 @@ QUIET = {
 """No network calls, no installation while a run starts, every client's log line kept and no bars in it, devices as they
 are, and simulated clients at normal priority (Ray gives its workers nice 15)."""
 CONNECTION = "own"
+HOMES = "fa-"
+"""What the names of Flower's homes in the temporary folder begin with; short, for Ray's sockets."""
+GRACE_S = 10.0
+"""Seconds between asking a worker to end and ending it."""
 
 
 class LaunchError(AgentError, RuntimeError):
@@ -131,8 +140,10 @@ def flower(federation: Federation) -> Iterator[Flower]:
     Raises:
         LaunchError: it did not come up.
     """
-    with tempfile.TemporaryDirectory(prefix="fa-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+    sweep_homes()
+    with tempfile.TemporaryDirectory(prefix=HOMES, ignore_cleanup_errors=True) as folder, ExitStack() as stack:
         home = Path(folder)
+        stack.enter_context(FileLock(home / "owner.lock"))
         cwd = home / "empty"
         cwd.mkdir()
         port, *node_ports = free_ports(1 + federation.num_nodes * federation.is_deployment)
@@ -149,8 +160,15 @@ def flower(federation: Federation) -> Iterator[Flower]:
         for client_id, node_port in enumerate(node_ports):
             command = _supernode(client_id, federation.num_nodes, port, node_port)
             log = home / f"supernode-{client_id}.log"
-            stack.enter_context(supervised(command, cwd, pinned(env, client_id), log))
+            stack.enter_context(supervised(command, cwd, pinned(env, client_id, gpus=federation.gpus), log))
         yield Flower(home=home, env=env, federation=federation, process=process)
+
+
+def sweep_homes() -> None:
+    """Remove the homes whose launcher was killed before it could."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{HOMES}*/owner.lock"):
+        with suppress(Timeout, OSError), FileLock(lock, timeout=0.0):
+            shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 @contextmanager
@@ -170,38 +188,96 @@ def supervised(command: list[str], cwd: Path, env: Mapping[str, str], log: Path)
         process.wait()
 
 
-def start_worker(address: str, *, python: str, idle_timeout_s: float, timeout_s: float = 300.0) -> None:
+def start_worker(
+    address: str,
+    *,
+    python: str,
+    needs: Sequence[str] = (),
+    idle_timeout_s: float,
+    owner: int = 0,
+    timeout_s: float = 300.0,
+) -> None:
     """Start a worker process that listens at the Unix socket `address` and outlives this process.
 
     Args:
-        address: socket; `address.log` gets what the worker prints.
+        address: socket; `address.log` gets what the worker prints, `address.pid` its process id.
         python: interpreter, `same` for ours.
+        needs: packages it must have.
         idle_timeout_s: seconds without a request after which it ends.
+        owner: process id with which it ends, 0 for none.
         timeout_s: seconds it has to come up.
 
     Raises:
-        ConfigError: there is no such interpreter.
+        ConfigError: there is no such interpreter, or it lacks a package.
         WorkerError: it ended or did not listen in time.
     """
+    check_python(python, needs)
     interpreter = sys.executable if python == "same" else python
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     log = Path(f"{address}.log")
     with log.open("ab") as out:
-        try:
-            process = subprocess.Popen(
-                [interpreter, "-m", "flwr_agent.rl.remote", address, str(idle_timeout_s)],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent, start_new_session=True,
-                env=dict(os.environ) | {"PYTHONPATH": path},
-            )  # fmt: skip
-        except OSError as error:
-            fix = f"cannot be started ({error.strerror}); give the path of a Python interpreter, or `same`"
-            raise ConfigError("worker.python", python, fix) from error
+        process = subprocess.Popen(
+            [interpreter, "-m", "flwr_agent.rl.remote", address, str(idle_timeout_s), str(owner)],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent, start_new_session=True,
+            env=dict(os.environ) | {"PYTHONPATH": path},
+        )  # fmt: skip
+    Path(f"{address}.pid").write_text(str(process.pid), encoding="ascii")
     end = time.monotonic() + timeout_s
     while not _listens(address):
         if process.poll() is not None or time.monotonic() > end:
             process.kill()
             raise WorkerError(f"the worker process did not start: {_end_of(log)} (log: {log})")
         time.sleep(0.1)
+
+
+def end_worker(address: str) -> None:
+    """End the worker that was started at `address`, whatever it is at, and remove its socket."""
+    pid_file = Path(f"{address}.pid")
+    with suppress(FileNotFoundError, ValueError, psutil.NoSuchProcess):
+        process = psutil.Process(int(pid_file.read_text(encoding="ascii")))
+        if address in process.cmdline():
+            process.terminate()
+            if psutil.wait_procs([process], timeout=GRACE_S)[1]:
+                process.kill()
+                process.wait()
+    for file in (pid_file, Path(address)):
+        file.unlink(missing_ok=True)
+
+
+def needed(config: RunConfig) -> list[str]:
+    """Packages that a worker of this run imports."""
+    rollout = config.rollout
+    return [
+        "torch",
+        "transformers",
+        "trl",
+        *(["vllm"] if (rollout.engine, rollout.server_url) == ("vllm", "none") else []),
+    ]
+
+
+def check_python(python: str, needs: Sequence[str]) -> None:
+    """Refuse an interpreter that a worker could not run in; nothing is imported there.
+
+    Raises:
+        ConfigError: it cannot be started, or lacks one of the packages `needs`.
+    """
+    interpreter = sys.executable if python == "same" else python
+    code = "import sys; from importlib.util import find_spec; print(*(n for n in sys.argv[1:] if find_spec(n) is None))"
+    try:
+        done = subprocess.run(
+            [interpreter, "-c", code, *needs],
+            capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL, timeout=60,
+        )  # fmt: skip
+    except OSError as error:
+        fix = f"cannot be started ({error.strerror}); give the path of a Python interpreter, or `same`"
+        raise ConfigError("worker.python", python, fix) from error
+    except subprocess.SubprocessError as error:
+        raise ConfigError(
+            "worker.python", python, "is no Python interpreter; give the path of one, or `same`"
+        ) from error
+    if missing := done.stdout.split():
+        fix = f"this interpreter lacks the package {missing[0]}; install it there, or name one that has it"
+        raise ConfigError("worker.python", python, fix)
 
 
 def child_env(home: Path, *, threads: int) -> dict[str, str]:
@@ -232,10 +308,19 @@ def visible_gpus() -> list[str]:
     return [str(i) for i in range(sum(line.startswith("GPU ") for line in done.stdout.splitlines()))]
 
 
-def pinned(env: Mapping[str, str], index: int) -> dict[str, str]:
-    """`env` for the `index`-th of several processes that share our devices, one device each, in turn."""
-    gpus = visible_gpus()
-    return dict(env) | ({"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)]} if gpus else {})
+def pinned(env: Mapping[str, str], index: int, *, gpus: float = 1.0) -> dict[str, str]:
+    """`env` for the `index`-th of several processes that share our devices, `gpus` of them each, in turn.
+
+    Example (with `CUDA_VISIBLE_DEVICES=4,5`):
+        >>> [pinned({}, i, gpus=0.5)["CUDA_VISIBLE_DEVICES"] for i in range(4)]
+        ['4', '4', '5', '5']
+    """
+    visible = visible_gpus()
+    if not visible or not gpus:
+        return dict(env)
+    first = int(index * gpus + 1e-9)
+    mine = [visible[(first + i) % len(visible)] for i in range(min(max(1, int(gpus)), len(visible)))]
+    return dict(env) | {"CUDA_VISIBLE_DEVICES": ",".join(mine)}
 
 
 def free_ports(count: int) -> list[int]:
