@@ -11,7 +11,7 @@ from envs import partition, registry
 from flwr_agent import policy
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
-from flwr_agent.rl import launch
+from flwr_agent.rl import spawn
 from flwr_agent.world import to_adapter, to_shard, to_world
 
 
@@ -78,7 +78,7 @@ def check_interpreter(config: RunConfig) -> None:
         ConfigError: `worker.python` cannot be started or lacks a package; no GPU has been touched.
     """
     if config.worker.python != "same" or config.rollout.engine == "vllm":
-        launch.check_python(config.worker.python, launch.needed(config))
+        spawn.check_python(config.worker.python, spawn.needed(config))
 
 
 def _check_knobs(section: str, chosen: str, explicit: Mapping[str, Any], known: frozenset[str]) -> None:

@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -26,11 +26,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-import psutil
 from filelock import FileLock, Timeout
 
-from flwr_agent.config import RunConfig
-from flwr_agent.errors import AgentError, ConfigError, WorkerError
+from flwr_agent.errors import AgentError
 from flwr_agent.paths import ROOT
 
 PORTS = range(20_000, 32_768)
@@ -51,8 +49,6 @@ are, and simulated clients at normal priority (Ray gives its workers nice 15).""
 CONNECTION = "own"
 HOMES = "fa-"
 """What the names of Flower's homes in the temporary folder begin with; short, for Ray's sockets."""
-GRACE_S = 10.0
-"""Seconds between asking a worker to end and ending it."""
 
 
 class LaunchError(AgentError, RuntimeError):
@@ -188,98 +184,6 @@ def supervised(command: list[str], cwd: Path, env: Mapping[str, str], log: Path)
         process.wait()
 
 
-def start_worker(
-    address: str,
-    *,
-    python: str,
-    needs: Sequence[str] = (),
-    idle_timeout_s: float,
-    owner: int = 0,
-    timeout_s: float = 300.0,
-) -> None:
-    """Start a worker process that listens at the Unix socket `address` and outlives this process.
-
-    Args:
-        address: socket; `address.log` gets what the worker prints, `address.pid` its process id.
-        python: interpreter, `same` for ours.
-        needs: packages it must have.
-        idle_timeout_s: seconds without a request after which it ends.
-        owner: process id with which it ends, 0 for none.
-        timeout_s: seconds it has to come up.
-
-    Raises:
-        ConfigError: there is no such interpreter, or it lacks a package.
-        WorkerError: it ended or did not listen in time.
-    """
-    check_python(python, needs)
-    interpreter = sys.executable if python == "same" else python
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    log = Path(f"{address}.log")
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [interpreter, "-m", "flwr_agent.rl.remote", address, str(idle_timeout_s), str(owner)],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent, start_new_session=True,
-            env=dict(os.environ) | {"PYTHONPATH": path},
-        )  # fmt: skip
-    Path(f"{address}.pid").write_text(str(process.pid), encoding="ascii")
-    end = time.monotonic() + timeout_s
-    while not _listens(address):
-        if process.poll() is not None or time.monotonic() > end:
-            process.kill()
-            raise WorkerError(f"the worker process did not start: {_end_of(log)} (log: {log})")
-        time.sleep(0.1)
-
-
-def end_worker(address: str) -> None:
-    """End the worker that was started at `address`, whatever it is at, and remove its socket."""
-    pid_file = Path(f"{address}.pid")
-    with suppress(FileNotFoundError, ValueError, psutil.NoSuchProcess):
-        process = psutil.Process(int(pid_file.read_text(encoding="ascii")))
-        if address in process.cmdline():
-            process.terminate()
-            if psutil.wait_procs([process], timeout=GRACE_S)[1]:
-                process.kill()
-                process.wait()
-    for file in (pid_file, Path(address)):
-        file.unlink(missing_ok=True)
-
-
-def needed(config: RunConfig) -> list[str]:
-    """Packages that a worker of this run imports."""
-    rollout = config.rollout
-    return [
-        "torch",
-        "transformers",
-        "trl",
-        *(["vllm"] if (rollout.engine, rollout.server_url) == ("vllm", "none") else []),
-    ]
-
-
-def check_python(python: str, needs: Sequence[str]) -> None:
-    """Refuse an interpreter that a worker could not run in; nothing is imported there.
-
-    Raises:
-        ConfigError: it cannot be started, or lacks one of the packages `needs`.
-    """
-    interpreter = sys.executable if python == "same" else python
-    code = "import sys; from importlib.util import find_spec; print(*(n for n in sys.argv[1:] if find_spec(n) is None))"
-    try:
-        done = subprocess.run(
-            [interpreter, "-c", code, *needs],
-            capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL, timeout=60,
-        )  # fmt: skip
-    except OSError as error:
-        fix = f"cannot be started ({error.strerror}); give the path of a Python interpreter, or `same`"
-        raise ConfigError("worker.python", python, fix) from error
-    except subprocess.SubprocessError as error:
-        raise ConfigError(
-            "worker.python", python, "is no Python interpreter; give the path of one, or `same`"
-        ) from error
-    if missing := done.stdout.split():
-        fix = f"this interpreter lacks the package {missing[0]}; install it there, or name one that has it"
-        raise ConfigError("worker.python", python, fix)
-
-
 def child_env(home: Path, *, threads: int) -> dict[str, str]:
     """Environment of Flower's processes: ours, quiet, with its own home and a path that cannot shadow the app."""
     ours = dict(os.environ)
@@ -365,18 +269,10 @@ def _wait_until_healthy(process: subprocess.Popen[bytes], port: int, log: Path, 
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
-    raise LaunchError(f"Flower's SuperLink did not start on port {port}: {_end_of(log)}")
+    raise LaunchError(f"Flower's SuperLink did not start on port {port}: {end_of(log)}")
 
 
-def _listens(address: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(address)
-        except OSError:
-            return False
-    return True
-
-
-def _end_of(log: Path) -> str:
+def end_of(log: Path) -> str:
+    """The last lines of a log in one."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
     return " ".join(" ".join(lines[-12:]).split()) or "it said nothing"

@@ -32,7 +32,7 @@ from flwr_agent.config import RunConfig, resolve
 from flwr_agent.errors import AgentError, WorkerError
 from flwr_agent.paths import code_hash
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
-from flwr_agent.rl import launch
+from flwr_agent.rl import spawn
 
 KINDS = {cls.__name__: cls for cls in (TrainRequest, EvaluateRequest, TrainReply, EvaluateReply)}
 POLL_S = 1.0
@@ -132,7 +132,7 @@ def _claim(stem: Path, *, timeout_s: float = -1.0) -> FileLock:
 
 def _end_all(stem: Path) -> None:
     for address in stem.parent.glob(f"{stem.name}-*.sock"):
-        launch.end_worker(str(address))
+        spawn.end_worker(str(address))
 
 
 @contextmanager
@@ -143,10 +143,10 @@ def _connected(address: str, config: RunConfig, owner: int) -> Iterator[Connecti
     except (FileNotFoundError, ConnectionRefusedError):
         _end_all(_stem(address))
         worker = config.worker
-        launch.start_worker(
+        spawn.start_worker(
             address,
             python=worker.python,
-            needs=launch.needed(config),
+            needs=spawn.needed(config),
             idle_timeout_s=worker.idle_timeout_s,
             owner=owner,
         )

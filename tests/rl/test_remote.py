@@ -24,7 +24,7 @@ from policies import save_policy
 from flwr_agent.arrays import digest
 from flwr_agent.errors import ConfigError, WorkerError
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
-from flwr_agent.rl import launch, remote, worker
+from flwr_agent.rl import remote, spawn, worker
 
 NODE = "partition-0"
 
@@ -169,7 +169,7 @@ def served(address: str, idle_timeout_s: float, owner: int = 0) -> threading.Thr
     """A worker in a thread, listening."""
     thread = threading.Thread(target=remote.main, args=(address, idle_timeout_s, owner), daemon=True)
     thread.start()
-    assert wait_for(lambda: launch._listens(address))
+    assert wait_for(lambda: spawn.listens(address))
     return thread
 
 
@@ -242,7 +242,7 @@ def test_nothing_is_pickled():
 @pytest.mark.parametrize("python", ["/nowhere/python", "/"])
 def test_an_interpreter_that_cannot_be_started_is_refused_by_its_key(socket, python):
     with pytest.raises(ConfigError, match=r"worker\.python='/.*cannot be started .* give the path"):
-        launch.start_worker(socket, python=python, idle_timeout_s=1)
+        spawn.start_worker(socket, python=python, idle_timeout_s=1)
 
 
 def script(file: Path, text: str) -> str:
@@ -254,14 +254,14 @@ def script(file: Path, text: str) -> str:
 
 def test_a_worker_that_does_not_come_up_is_an_error_with_the_end_of_its_log(socket, tmp_path):
     with pytest.raises(WorkerError, match="did not start: it said nothing"):
-        launch.start_worker(socket, python=script(tmp_path / "mute", "exit 1"), idle_timeout_s=1)
+        spawn.start_worker(socket, python=script(tmp_path / "mute", "exit 1"), idle_timeout_s=1)
     sleeper = script(tmp_path / "python", "echo $$ >&2\nexec sleep 600")
     with pytest.raises(WorkerError, match=r"did not start: \d+ \(log: ") as caught:
-        launch.start_worker(socket, python=sleeper, idle_timeout_s=1, timeout_s=0.5)
+        spawn.start_worker(socket, python=sleeper, idle_timeout_s=1, timeout_s=0.5)
     pid = int(str(caught.value).partition("start: ")[2].split()[0])
     assert wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     with pytest.raises(ConfigError, match=r"worker\.python='/bin/false': is no Python interpreter"):
-        launch.start_worker(socket, python="/bin/false", idle_timeout_s=1)
+        spawn.start_worker(socket, python="/bin/false", idle_timeout_s=1)
 
 
 def test_a_worker_ends_with_its_owner(socket):
@@ -280,7 +280,7 @@ def idle(folder: Path, name: str) -> tuple[str, psutil.Process]:
     """A process that listens where a worker of that name would, as busy as can be."""
     listen = "import socket,sys,time;s=socket.socket(socket.AF_UNIX);s.bind(sys.argv[1]);s.listen();time.sleep(600)"
     address = str(folder / f"{name}.sock")
-    launch.start_worker(
+    spawn.start_worker(
         address, python=script(folder / "python", f"exec {sys.executable} -c '{listen}' $3"), idle_timeout_s=1
     )
     (process,) = [p for p in psutil.process_iter(["cmdline"]) if address in (p.info["cmdline"] or ())]
@@ -293,14 +293,14 @@ def test_a_node_has_one_worker_and_ending_it_touches_no_other_node(tmp_path):
     assert wait_for(lambda: not old.is_running() or old.status() == psutil.STATUS_ZOMBIE)
     assert not Path(mine).exists()
     assert neighbour.is_running()
-    launch.end_worker(other)
+    spawn.end_worker(other)
     assert not Path(other).exists()
 
 
 def test_a_process_that_took_over_the_number_of_a_worker_is_left_alone(tmp_path):
     stranger = subprocess.Popen(["sleep", "600"])
     Path(tmp_path / "a-1.sock.pid").write_text(str(stranger.pid))
-    launch.end_worker(str(tmp_path / "a-1.sock"))
+    spawn.end_worker(str(tmp_path / "a-1.sock"))
     assert stranger.poll() is None
     stranger.kill()
     stranger.wait()
