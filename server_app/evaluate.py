@@ -82,6 +82,8 @@ class Evaluation:
             where=self._config.evaluation.where,
             metrics=reply.metrics,
             outcomes=reply.outcomes,
+            tasks=reply.tasks,
+            types=reply.types,
             seconds=time.monotonic() - started,
         )
         return MetricRecord({name: float(value) for name, value in reply.metrics.items()})

@@ -113,7 +113,13 @@ class Learner:
                 f"{mode}/task_score": tuple(e.score for e in played),
             }
             metrics |= {f"{prefix}{name}": value for name, value in _play_stats(played).items()}
-        return EvaluateReply(round=request.round, metrics=metrics, outcomes=outcomes)
+        return EvaluateReply(
+            round=request.round,
+            metrics=metrics,
+            outcomes=outcomes,
+            tasks=tuple(task.id for task in tasks),
+            types=tuple(str(task.meta.get("category", "")) for task in tasks),
+        )
 
     def play(
         self, tasks: Sequence[Task], *, purpose: str, temperature: float, shard: Shard | None = None

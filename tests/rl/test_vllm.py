@@ -4,7 +4,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 import torch
@@ -70,16 +72,20 @@ def server(tmp_path_factory) -> Iterator[tuple[str, str]]:
         [*command, "--host", "127.0.0.1", "--port", str(port), *arguments], env=env, stdout=log, stderr=log
     )
     try:
-        wait_for_port(process, port, folder / "log")
-        yield f"http://127.0.0.1:{port}", path
+        url = f"http://127.0.0.1:{port}"
+        wait_until_healthy(process, url, folder / "log")
+        yield url, path
     finally:
         process.terminate()
         process.wait(60)
 
 
-def wait_for_port(process: subprocess.Popen, port: int, log: Path) -> None:
-    while launch._is_free(port):
+def wait_until_healthy(process: subprocess.Popen, url: str, log: Path) -> None:
+    while True:
         assert process.poll() is None, log.read_text()[-3000:]
+        with suppress(OSError):
+            urlopen(f"{url}/health", timeout=5).close()
+            return
         time.sleep(0.2)
 
 
