@@ -222,8 +222,19 @@ class RolloutConfig:
         objective=True,
     )
     temperature: float = knob(1.0, "training sampling temperature", low=1e-3, objective=True)
-    engine: str = knob("transformers", "generator", allowed=("transformers",))
-    schedule: str = knob("lockstep", "all live episodes move together", allowed=("lockstep",))
+    engine: str = knob("transformers", "inference engine", allowed=("transformers", "vllm"))
+    schedule: str = knob(
+        "lockstep",
+        "all live episodes move together, or `continuous`: an environment's step holds up nobody else",
+        allowed=("lockstep", "continuous"),
+    )
+    gpu_memory: float = knob(
+        0.5, "share of the client's part of a GPU that a colocated vLLM engine takes while awake", low=0.01, high=1
+    )
+    eager: bool = knob(False, "vLLM without compilation and CUDA graphs: starts sooner, answers more slowly")
+    server_url: str = knob(
+        "none", "http://HOST:PORT of a vLLM server of this machine, instead of an engine in the worker"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -343,10 +354,14 @@ class WorkerConfig:
     """Where the heavy half of a client runs."""
 
     mode: str = knob(
-        "inline",
-        "in the ClientApp's process, or in a process that outlives its messages",
-        allowed=("inline", "process"),
+        "auto",
+        "in the ClientApp's process, or in a process that outlives its messages; `auto` is the latter under a "
+        "SuperNode, on a machine with GPUs and for a python of its own",
+        allowed=("auto", "inline", "process"),
     )
     python: str = knob("same", "interpreter of the worker process")
+    gpus: float = knob(
+        1.0, "GPUs of one client, where there are any; a fraction shares one, a whole number is a group", low=0.01
+    )
     torch_threads: int = knob(1, "intra-op threads; part of what makes two runs equal bit for bit", low=1)
     idle_timeout_s: float = knob(600.0, "seconds without a request after which a worker process ends", low=1)

@@ -17,14 +17,15 @@ from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
 from flwr_agent.rl import critic
 from flwr_agent.rl.chat import Chat
+from flwr_agent.rl.engine import to_engine
 from flwr_agent.rl.episode import Episode, Group, StopReason
-from flwr_agent.rl.generate import GREEDY, TransformersGenerator
+from flwr_agent.rl.generate import GREEDY
 from flwr_agent.rl.lora import client_rank, cut
-from flwr_agent.rl.model import identity, load_base, load_policy, load_tokenizer
+from flwr_agent.rl.model import identity, load_base, load_policy, load_tokenizer, locate
 from flwr_agent.rl.rollout import Attempt, Rollout
 from flwr_agent.rl.samples import Sample, counted, to_return, to_samples
 from flwr_agent.rl.trainer import Trainer
-from flwr_agent.rl.weights import load_weights, to_arrays
+from flwr_agent.rl.weights import load_weights, to_arrays, whole
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
 from flwr_agent.world import to_adapter, to_shard, to_world
 
@@ -55,9 +56,7 @@ class Learner:
         self.base_digest = identity(policy)
         base = load_base(policy, config) if config.algorithm.kl_coef else None
         self.trainer = Trainer(policy, base, self.chat, config)
-        self.generator = TransformersGenerator(
-            self.trainer.model, eos_ids=sorted(self.chat.eos_ids), pad_id=self.chat.pad_id
-        )
+        self.engine = to_engine(config, self.trainer.model, self.chat, locate(config))
         self._adapters: dict[str, EnvAdapter] = {}
 
     def train(self, request: TrainRequest) -> TrainReply:
@@ -108,7 +107,7 @@ class Learner:
         attempts = [
             Attempt(task, i, seed_for("evaluation", i), t) for t in modes.values() for i, task in enumerate(tasks)
         ]
-        episodes = self._rollout(adapter).play(attempts)
+        episodes = self._played(adapter, attempts)
         metrics: dict[str, float] = {"time/evaluate": time.perf_counter() - start, "tasks": float(len(tasks))}
         outcomes: dict[str, tuple[float, ...]] = {}
         for mode, played in zip(modes, _split(episodes, len(tasks)), strict=True):
@@ -134,7 +133,7 @@ class Learner:
         Seeds depend on the purpose and the task alone, not on what else is played.
         """
         attempts = [Attempt(task, 0, seed_for(purpose, task.id), temperature) for task in tasks]
-        return self._rollout(self._adapter(self.config, shard)).play(attempts)
+        return self._played(self._adapter(self.config, shard), attempts)
 
     def _arrays(self) -> Arrays:
         trainer = self.trainer
@@ -163,11 +162,13 @@ class Learner:
             for slot, task in enumerate(tasks)
             for i in range(size)
         ]
-        episodes = self._rollout(adapter).play(attempts)
+        episodes = self._played(adapter, attempts)
         return [Group(task.id, part) for task, part in zip(tasks, _split(episodes, size), strict=True)]
 
-    def _rollout(self, adapter: EnvAdapter) -> Rollout:
-        return Rollout(adapter, self.generator, self.chat, self.config.rollout)
+    def _played(self, adapter: EnvAdapter, attempts: Sequence[Attempt]) -> list[Episode]:
+        """Episodes by the policy as it is now."""
+        with self.engine.awake(whole(self.trainer.model)) as engine:
+            return Rollout(adapter, engine, self.chat, self.config.rollout).play(attempts)
 
     def _adapter(self, config: RunConfig, shard: Shard | None) -> EnvAdapter:
         """One client's world, or the standard one, in which all held-out tasks are played."""
