@@ -13,7 +13,6 @@ from envs import registry
 from envs.base import EnvAdapter, Task
 from envs.prompts import STYLES
 
-
 LARGE = 100_000
 """Products of a large catalogue."""
 
