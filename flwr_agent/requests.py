@@ -15,6 +15,8 @@ from flwr_agent.config import RunConfig
 Arrays = dict[str, np.ndarray]
 """Tensor name with its group prefix (`actor/model.embed_tokens.weight`) -> fp32 values."""
 
+ACTOR = "actor/"
+"""Group prefix of the policy's arrays."""
 PROTOCOL_VERSION = 1
 
 
@@ -31,7 +33,7 @@ class TrainRequest:
     config: RunConfig
     arrays: Arrays
     base_digest: str
-    """Digest of the round-0 weights: the KL base a client loads for itself must be this one."""
+    """Digest of the policy's round-0 weights: the KL base a client loads for itself must be this one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,7 @@ from envs import partition, registry
 from envs.base import EnvAdapter, Shard, Task, Variant
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
+from flwr_agent.modes import CENTRALIZED
 
 
 def to_adapter(config: RunConfig, variant: Variant | None = None) -> EnvAdapter:
@@ -24,10 +25,12 @@ def to_adapter(config: RunConfig, variant: Variant | None = None) -> EnvAdapter:
 def to_shard(config: RunConfig, tasks: Sequence[Task], client_id: int) -> Shard:
     """A client's tasks and world; every client computes the same partition.
 
+    A centralized run holds the whole pool in the standard world, whatever the partition it is a baseline of.
+
     Raises:
         ConfigError: no such strategy, or knobs that do not fit the tasks.
     """
-    strategy = config.partition.strategy
+    strategy = "uniform" if config.federation.mode == CENTRALIZED else config.partition.strategy
     knobs = _used(config.partition, partition.knobs(strategy))
     return partition.shard(tasks, client_id, config.federation.total_clients, strategy, **knobs)
 

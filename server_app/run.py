@@ -18,7 +18,7 @@ from flwr_agent import protocol
 from flwr_agent.arrays import digest, from_record, replace, to_record
 from flwr_agent.config import RunConfig
 from flwr_agent.report import curve
-from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest
+from flwr_agent.requests import ACTOR, Arrays, EvaluateReply, EvaluateRequest
 from server_app import checkpoint, summary
 from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
@@ -58,6 +58,7 @@ def run(
         evaluation = Evaluation(
             config, ledger, _play(config, grid, record, state.experiment, serve), done=_scored(ledger.lines())
         )
+        strategy.load_state(state.strategy)
         try:
             strategy.start(
                 grid,
@@ -92,12 +93,15 @@ class _Recorder(Observer):
         arrays = from_record(round_.arrays)
         model_digest = digest(arrays)
         seconds = {**round_.seconds, "digest": time.monotonic() - started}
-        facts = {f.name: getattr(round_, f.name) for f in dataclasses.fields(round_) if f.name != "arrays"}
+        facts = {
+            f.name: getattr(round_, f.name) for f in dataclasses.fields(round_) if f.name not in ("arrays", "state")
+        }
         self._ledger.append("round", **{**facts, "seconds": seconds, "digest": model_digest})
         state = dataclasses.replace(
             self._start,
             round=round_.round,
             arrays=arrays,
+            strategy=dict(round_.state),
             digest=model_digest,
             clients=tuple(round_.clients),
             ledger_position=self._ledger.position,
@@ -138,12 +142,12 @@ def _open(
 
 
 def _begin(folder: Path, config: RunConfig, arrays: Arrays, ledger: Ledger) -> RunState:
-    base = digest(arrays)
+    base = digest({name: values for name, values in arrays.items() if name.startswith(ACTOR)})
     experiment = hashlib.sha256(f"{folder}\0{config.fingerprint()}".encode()).hexdigest()[:16]
     state = RunState(
         round=0,
         arrays=arrays,
-        digest=base,
+        digest=digest(arrays),
         base_digest=base,
         experiment=experiment,
         ledger_position=ledger.position,

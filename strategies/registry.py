@@ -7,21 +7,25 @@ from importlib.metadata import entry_points
 
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
+from flwr_agent.modes import FEDERATED
 from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
 
 STRATEGIES: dict[str, type[RoundStrategy]] = {"fedavg": FedAvg, "fedprox": FedProx}
+ALONE = "fedavg"
 ENTRY_POINTS = "flwr_agent.strategies"
 
 
 def load(config: RunConfig) -> RoundStrategy:
     """The strategy that `strategy.name` names: one of ours, an entry point of an installed package, or module:Class.
 
+    A baseline has one client and nothing to average, so it takes FedAvg, whose mean of one is that one.
+
     Raises:
         ConfigError: there is none of that name, or it is not a `RoundStrategy`.
     """
-    return _find(config.strategy.name).from_config(config)
+    return _find(config.strategy.name if config.federation.mode == FEDERATED else ALONE).from_config(config)
 
 
 def _find(name: str) -> type[RoundStrategy]:

@@ -14,7 +14,8 @@ from envs.base import EnvAdapter, Shard, Task
 from flwr_agent.arrays import digest
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
-from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+from flwr_agent.requests import ACTOR, Arrays, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+from flwr_agent.rl import moments
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.episode import Episode, Group, StopReason
 from flwr_agent.rl.generate import GREEDY, TransformersGenerator
@@ -25,13 +26,11 @@ from flwr_agent.rl.trainer import Trainer, load_weights, to_arrays
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
 from flwr_agent.world import to_adapter, to_shard, to_world
 
-ACTOR = "actor/"
-"""Group prefix of the policy's arrays in a record."""
-
 
 def initial_arrays(config: RunConfig) -> Arrays:
-    """The policy's own weights, as round 0 of a federation."""
-    return _prefixed(to_arrays(load_policy(config)))
+    """The policy's own weights, as round 0 of a federation, and the optimizer's state where it is never reset."""
+    weights = _prefixed(to_arrays(load_policy(config)))
+    return weights | (moments.zeros(weights) if config.trainer.optimizer_reset == "never" else {})
 
 
 class Learner:
@@ -64,6 +63,7 @@ class Learner:
             )
         with clock("load"):
             self.trainer.begin_round(_bare(request.arrays), prox_mu=config.strategy.prox_mu)
+            self._load_moments(request.arrays)
         shard = to_shard(config, self._adapter(config, None).tasks("train"), request.client_id)
         steps, num_examples = [], 0
         for epoch, seeds in enumerate(self._row_seeds(request)):
@@ -81,7 +81,7 @@ class Learner:
         return TrainReply(
             round=request.round,
             client_id=request.client_id,
-            arrays=_prefixed(self.trainer.weights()),
+            arrays=_prefixed(self.trainer.weights()) | self._moments(),
             num_examples=num_examples,
             metrics=metrics | clock.seconds(),
         )
@@ -118,6 +118,18 @@ class Learner:
         """
         attempts = [Attempt(task, 0, seed_for(purpose, task.id), temperature) for task in tasks]
         return self._rollout(self._adapter(self.config, shard)).play(attempts)
+
+    def _load_moments(self, arrays: Arrays) -> None:
+        if self.config.trainer.optimizer_reset == "never":
+            moments.load(self.trainer.seam.optimizer, self._named_parameters(), arrays)
+
+    def _moments(self) -> Arrays:
+        if self.config.trainer.optimizer_reset != "never":
+            return {}
+        return moments.to_arrays(self.trainer.seam.optimizer, self._named_parameters())
+
+    def _named_parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
+        return [(ACTOR + name, p) for name, p in self.trainer.model.named_parameters()]
 
     def _row_seeds(self, request: TrainRequest) -> list[list[int]]:
         config = request.config

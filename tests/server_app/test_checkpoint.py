@@ -91,8 +91,8 @@ def test_rounds_beyond_the_last_one_asked_for_are_refused_with_the_ways_out(tmp_
 def test_a_checkpoint_of_another_version_is_refused(tmp_path):
     save_rounds(tmp_path, 1)
     path = tmp_path / "round-00000" / "state.json"
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
-    with pytest.raises(ResumeError, match="checkpoint version 2"):
+    path.write_text(path.read_text().replace('"version": 2', '"version": 3'))
+    with pytest.raises(ResumeError, match="checkpoint version 3"):
         checkpoint.resume(tmp_path, config())
 
 
