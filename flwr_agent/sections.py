@@ -47,15 +47,35 @@ class FederationConfig:
     extra_clients: int = knob(
         0, "clients asked beyond clients_per_round; the first clients_per_round usable replies count", low=0
     )
-    weights: str = knob("uniform", "weight of a client in the average", allowed=("uniform", "examples"), objective=True)
+    weights: str = knob(
+        "uniform",
+        "weight of a client in the average: uniform, examples (its training rows) or one number a client, as in 3,1",
+        objective=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StrategyConfig:
     """How updates become a model."""
 
-    name: str = knob("fedavg", "aggregation strategy: fedavg, fedprox or module:Class", objective=True)
-    prox_mu: float = knob(0.0, "FedProx's proximal coefficient mu", low=0, objective=True)
+    name: str = knob(
+        "fedavg",
+        "aggregation strategy: fedavg, fedprox, fedavgm, fedadagrad, fedadam, fedyogi, an entry point or module:Class",
+        objective=True,
+    )
+    prox_mu: float = knob(0.0, "fedprox: proximal coefficient mu", low=0, objective=True)
+    server_lr: float = knob(
+        0.0, "server optimizers: step size; 0 takes 1 for fedavgm and tau for the others", low=0, objective=True
+    )
+    momentum: float = knob(
+        0.9, "server optimizers: share of the last step direction that is kept", low=0, high=1, objective=True
+    )
+    beta2: float = knob(
+        0.99, "fedadam, fedyogi: share of the second moment that is kept", low=0, high=1, objective=True
+    )
+    tau: float = knob(
+        1e-3, "fedadagrad, fedadam, fedyogi: size of an update from which steps are bounded", low=1e-12, objective=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

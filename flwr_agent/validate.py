@@ -8,11 +8,12 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from envs import partition, registry
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, DataError
+from flwr_agent.modes import FEDERATED
 from flwr_agent.world import to_adapter, to_shard, to_world
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
@@ -20,7 +21,14 @@ HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
 
 
-def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Callable[[RunConfig], object]) -> None:
+class Strategy(Protocol):
+    """An aggregation strategy, as far as it is checked here."""
+
+    knobs: ClassVar[frozenset[str]]
+    """Names under `strategy.` that it uses."""
+
+
+def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Callable[[RunConfig], Strategy]) -> None:
     """Refuse a run that cannot work.
 
     Args:
@@ -33,7 +41,9 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
         DataError: names the file and the field.
     """
     check_knobs(config, explicit)
-    load_strategy(config)
+    strategy = load_strategy(config)
+    if config.federation.mode == FEDERATED:
+        _check_knobs("strategy", config.strategy.name, explicit, strategy.knobs | {"name"})
     check_model(config.model.path)
     _check_folder(config.output_dir)
     _check_worker(config)

@@ -7,7 +7,7 @@ import logging
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
@@ -39,6 +39,9 @@ class RoundStrategy(Strategy):
         >>> strategy = FedAvg(total_clients=100, clients_per_round=2, seed=42)
         >>> strategy.start(grid, initial_arrays, num_rounds=70).arrays
     """
+
+    knobs: ClassVar[frozenset[str]] = frozenset()
+    """Names under `strategy.` that the strategy uses; others are refused when they are set."""
 
     def __init__(  # noqa: PLR0913 - keywords that every user of the plug-in may leave out
         self,
