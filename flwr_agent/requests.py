@@ -15,9 +15,17 @@ from flwr_agent.config import RunConfig
 Arrays = dict[str, np.ndarray]
 """Tensor name with its group prefix (`actor/model.embed_tokens.weight`) -> fp32 values."""
 
-ACTOR = "actor/"
-"""Group prefix of the policy's arrays."""
 PROTOCOL_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InitialModel:
+    """What a federation starts from."""
+
+    arrays: Arrays
+    """The model of round 0, as far as it is trained."""
+    base_digest: str
+    """Digest of the original policy's weights, those that adapters leave frozen included."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +41,7 @@ class TrainRequest:
     config: RunConfig
     arrays: Arrays
     base_digest: str
-    """Digest of the policy's round-0 weights: the KL base a client loads for itself must be this one."""
+    """Of the `InitialModel`: the base of KL term and adapters that a client loads for itself must be this one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -134,10 +134,43 @@ class TrainerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LoraConfig:
+    """Low-rank adapters (Hu et al. 2022): with a rank, only their values are trained and travel."""
+
+    rank: int = knob(0, "rank r of the adapters; 0 trains every weight", low=0, objective=True)
+    alpha: float = knob(16.0, "adapters are scaled by alpha / rank", low=1e-6, objective=True)
+    targets: str = knob(
+        "all-linear",
+        "modules that get an adapter: `all-linear`, or names with commas (`q_proj,v_proj`)",
+        objective=True,
+    )
+    client_ranks: str = knob(
+        "same",
+        "ranks of clients 0, 1, … in turn (`8,4`), at the same alpha / rank; `same` gives each the full rank",
+        objective=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
     """The policy."""
 
-    path: str = knob("tiny", "`tiny` (made here), a folder, or a Hugging Face id of a causal LM", objective=True)
+    path: str = knob(
+        "tiny", "`tiny` (made here), a folder, a GGUF file, or a Hugging Face id of a causal LM", objective=True
+    )
+    attention: str = knob(
+        "sdpa",
+        "attention implementation of transformers",
+        allowed=("sdpa", "eager", "flash_attention_2", "flash_attention_3", "flex_attention"),
+        objective=True,
+    )
+    compute_dtype: str = knob(
+        "auto",
+        "arithmetic of forwards; `auto` is bfloat16 on a GPU; trained weights stay fp32 everywhere",
+        allowed=("auto", "float32", "bfloat16"),
+        objective=True,
+    )
+    lora: LoraConfig = field(default_factory=LoraConfig)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

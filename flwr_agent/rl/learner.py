@@ -11,26 +11,40 @@ import numpy as np
 import torch
 
 from envs.base import EnvAdapter, Shard, Task
-from flwr_agent.arrays import digest
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
-from flwr_agent.requests import ACTOR, Arrays, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
 from flwr_agent.rl import moments
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.episode import Episode, Group, StopReason
 from flwr_agent.rl.generate import GREEDY, TransformersGenerator
-from flwr_agent.rl.model import load_policy, load_tokenizer
+from flwr_agent.rl.lora import client_rank, cut
+from flwr_agent.rl.model import identity, load_base, load_policy, load_tokenizer
 from flwr_agent.rl.rollout import Attempt, Rollout
 from flwr_agent.rl.samples import Sample, counted, to_return, to_samples
-from flwr_agent.rl.trainer import Trainer, load_weights, to_arrays
+from flwr_agent.rl.trainer import Trainer
+from flwr_agent.rl.weights import load_weights, to_arrays, trained
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
 from flwr_agent.world import to_adapter, to_shard, to_world
 
+ACTOR = "actor/"
+"""Group prefix of the policy's arrays in a record."""
+
+
+def initial_model(config: RunConfig) -> InitialModel:
+    """Round 0 of a federation: the policy's own weights, or its adapters that change nothing yet.
+
+    The state of an optimizer that is never reset is part of the model.
+    """
+    policy = load_policy(config)
+    arrays = _prefixed(to_arrays(policy))
+    state = moments.zeros(arrays) if config.trainer.optimizer_reset == "never" else {}
+    return InitialModel(arrays=arrays | state, base_digest=identity(policy))
+
 
 def initial_arrays(config: RunConfig) -> Arrays:
-    """The policy's own weights, as round 0 of a federation, and the optimizer's state where it is never reset."""
-    weights = _prefixed(to_arrays(load_policy(config)))
-    return weights | (moments.zeros(weights) if config.trainer.optimizer_reset == "never" else {})
+    """The arrays of round 0."""
+    return initial_model(config).arrays
 
 
 class Learner:
@@ -42,8 +56,8 @@ class Learner:
         self.config = config
         self.chat = Chat(load_tokenizer(config))
         policy = load_policy(config)
-        self.base_digest = digest(_prefixed(to_arrays(policy)))
-        base = load_policy(config) if config.algorithm.kl_coef else None
+        self.base_digest = identity(policy)
+        base = load_base(policy, config) if config.algorithm.kl_coef else None
         self.trainer = Trainer(policy, base, self.chat, config)
         self.generator = TransformersGenerator(
             self.trainer.model, eos_ids=sorted(self.chat.eos_ids), pad_id=self.chat.pad_id
@@ -57,12 +71,12 @@ class Learner:
             ProtocolError: the weights do not fit, or this host's base model is not the server's.
         """
         config, clock = request.config, _Clock()
-        if config.algorithm.kl_coef and request.base_digest != self.base_digest:
+        if (config.algorithm.kl_coef or config.model.lora.rank) and request.base_digest != self.base_digest:
             raise ProtocolError(
-                "the base model here is not the server's, so the KL term would differ; use the same model.path files"
+                "the base model here is not the server's, so KL term or adapter would differ; use the same model.path files"
             )
         with clock("load"):
-            self.trainer.begin_round(_bare(request.arrays), prox_mu=config.strategy.prox_mu)
+            self.trainer.begin_round(self._own_arrays(request), prox_mu=config.strategy.prox_mu)
             self._load_moments(request.arrays)
         shard = to_shard(config, self._adapter(config, None).tasks("train"), request.client_id)
         steps, num_examples = [], 0
@@ -119,17 +133,23 @@ class Learner:
         attempts = [Attempt(task, 0, seed_for(purpose, task.id), temperature) for task in tasks]
         return self._rollout(self._adapter(self.config, shard)).play(attempts)
 
+    def _own_arrays(self, request: TrainRequest) -> Arrays:
+        """The model the client starts from: the server's, cut to the client's own rank where it has adapters."""
+        arrays = _bare(request.arrays)
+        rank = client_rank(request.config, request.client_id)
+        return cut(arrays, rank) if rank != request.config.model.lora.rank else arrays
+
     def _load_moments(self, arrays: Arrays) -> None:
         if self.config.trainer.optimizer_reset == "never":
-            moments.load(self.trainer.seam.optimizer, self._named_parameters(), arrays)
+            moments.load(self.trainer.seam.optimizer, self._trained(), arrays)
 
     def _moments(self) -> Arrays:
         if self.config.trainer.optimizer_reset != "never":
             return {}
-        return moments.to_arrays(self.trainer.seam.optimizer, self._named_parameters())
+        return moments.to_arrays(self.trainer.seam.optimizer, self._trained())
 
-    def _named_parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
-        return [(ACTOR + name, p) for name, p in self.trainer.model.named_parameters()]
+    def _trained(self) -> dict[str, torch.nn.Parameter]:
+        return {ACTOR + name: p for name, p in trained(self.trainer.model).items()}
 
     def _row_seeds(self, request: TrainRequest) -> list[list[int]]:
         config = request.config

@@ -5,7 +5,7 @@ Used where one client's optimizer is never reset: what a worker remembers dies w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ PREFIX = "optimizer/"
 NAMES = ("step", "exp_avg", "exp_avg_sq")
 """AdamW's state of one parameter."""
 
-Parameters = Iterable[tuple[str, torch.nn.Parameter]]
+Parameters = Mapping[str, torch.nn.Parameter]
 
 
 def zeros(parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -30,7 +30,7 @@ def to_arrays(optimizer: torch.optim.Optimizer, parameters: Parameters) -> dict[
     """The state of an optimizer that has taken a step (copies)."""
     return {
         f"{PREFIX}{key}/{name}": optimizer.state[p][key].detach().float().cpu().numpy().copy()
-        for name, p in parameters
+        for name, p in parameters.items()
         for key in NAMES
     }
 
@@ -41,7 +41,7 @@ def load(optimizer: torch.optim.Optimizer, parameters: Parameters, arrays: Mappi
     Raises:
         ProtocolError: an array is missing, or has another shape than its parameter.
     """
-    for name, p in parameters:
+    for name, p in parameters.items():
         for key in NAMES:
             values = arrays.get(f"{PREFIX}{key}/{name}")
             if values is None or values.shape != (() if key == "step" else tuple(p.shape)):

@@ -9,9 +9,9 @@ from client_app.app import app
 from flwr_agent import protocol
 from flwr_agent.arrays import digest, from_record, to_record
 from flwr_agent.errors import ProtocolError
-from flwr_agent.requests import ACTOR, TrainRequest
+from flwr_agent.requests import TrainRequest
 from flwr_agent.rl import moments, worker
-from flwr_agent.rl.learner import Learner, initial_arrays
+from flwr_agent.rl.learner import ACTOR, Learner, initial_arrays, initial_model
 from strategies import stream
 
 pytestmark = pytest.mark.usefixtures("task_identity", "no_pause")
@@ -31,9 +31,8 @@ def keys(tmp_path_factory):
 
 def play(run, *, forget=False):
     """The run's model after its rounds; `forget` starts every round with another worker."""
-    arrays = initial_arrays(run)
-    base = digest({name: values for name, values in arrays.items() if name.startswith(ACTOR)})
-    record = protocol.run_record(run, experiment="e", base_digest=base)
+    model = initial_model(run)
+    record = protocol.run_record(run, experiment="e", base_digest=model.base_digest)
     serve = app_nodes(app, {11: None, 7: None})
 
     def forgetful(message):
@@ -42,7 +41,7 @@ def play(run, *, forget=False):
 
     grid = InMemoryGrid(forgetful if forget else serve)
     strategy = strategies.load(run)
-    result = strategy.start(grid, to_record(arrays), num_rounds=ROUNDS, timeout=600, train_config=record)
+    result = strategy.start(grid, to_record(model.arrays), num_rounds=ROUNDS, timeout=600, train_config=record)
     return from_record(result.arrays)
 
 
@@ -55,7 +54,7 @@ def test_one_client_under_fedavg_is_the_centralized_run_whose_optimizer_starts_a
 def test_a_local_run_is_its_client_called_alone(keys):
     run = config(**keys, federation__mode="local", federation__local_client=1)
     learner, arrays = Learner(run), initial_arrays(run)
-    base = digest(arrays)
+    base = learner.base_digest
     for round_ in range(1, ROUNDS + 1):
         request = TrainRequest(experiment="e", round=round_, client_id=1, config=run, arrays=arrays, base_digest=base)
         arrays = learner.train(request).arrays
