@@ -68,7 +68,7 @@ def test_a_retry_that_is_not_answered_ends_with_the_round():
         asked.append(protocol.client_of(message.content))
         return NEVER if asked.count(1) == 2 and asked[-1] == 1 else 0
 
-    assert play(serve, fedavg(retries=1), notes=notes, delay=delay, timeout=0.1) == batch_mean([0, 2, 3])
+    assert play(serve, fedavg(retries=1), notes=notes, delay=delay, timeout=2.0) == batch_mean([0, 2, 3])
     assert statuses(notes, 1) == [(1, "failed"), (2, "missing")]
 
 
