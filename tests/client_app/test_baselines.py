@@ -7,11 +7,11 @@ from policies import guessing
 import strategies
 from client_app.app import app
 from flwr_agent import protocol
-from flwr_agent.arrays import digest, from_record, to_record
+from flwr_agent.arrays import ACTOR, digest, from_record, to_record
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import TrainRequest
 from flwr_agent.rl import moments, worker
-from flwr_agent.rl.learner import ACTOR, Learner, initial_arrays, initial_model
+from flwr_agent.rl.learner import Learner, initial_arrays, initial_model
 from strategies import stream
 
 pytestmark = pytest.mark.usefixtures("task_identity", "no_pause")
