@@ -47,7 +47,13 @@ def plan(preset: str, arguments: Iterable[str], *, base: Path, load_strategy: Ca
     Raises:
         AgentError: what is wrong, in one line.
     """
-    layers = presets.read({"preset": preset} | overrides.parse(arguments))
+    return checked(
+        presets.read({"preset": preset} | overrides.parse(arguments)), base=base, load_strategy=load_strategy
+    )
+
+
+def checked(layers: presets.Layers, *, base: Path, load_strategy: Callable[[RunConfig], object]) -> Plan:
+    """The plan of what a user asked for; see `plan`."""
     layers = replace(layers, flat=overrides.absolute(layers.flat, base))
     config = presets.build(layers, base=base)
     validate.check(config, layers.flat, load_strategy=load_strategy)
