@@ -10,6 +10,7 @@ from flwr_agent.cli.parts import Parts
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import AgentError, ConfigError, DataError
 from flwr_agent.requests import Arrays
+from flwr_agent.validate import Strategy
 
 TRAINING = ("torch", "transformers", "tokenizers", "trl", "accelerate", "datasets")
 """Top-level modules of the extra `train`."""
@@ -29,7 +30,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def _load_strategy(config: RunConfig) -> object:
+def _load_strategy(config: RunConfig) -> Strategy:
     import strategies
 
     return strategies.load(config)

@@ -20,6 +20,7 @@ from flwr_agent.sections import (
     EnvConfig,
     EvaluationConfig,
     FederationConfig,
+    LoraConfig,
     ModelConfig,
     PartitionConfig,
     PromptConfig,
@@ -37,6 +38,7 @@ __all__ = [
     "EnvConfig",
     "EvaluationConfig",
     "FederationConfig",
+    "LoraConfig",
     "ModelConfig",
     "PartitionConfig",
     "PromptConfig",
@@ -195,12 +197,6 @@ def _check_together(config: RunConfig) -> None:
             "trainer.tasks_per_step",
             config.trainer.tasks_per_step,
             f"times federation.epochs_per_round={fed.epochs_per_round} exceeds {MAX_EPOCH_ROWS} task seeds a client-round",
-        )
-    if config.strategy.prox_mu and config.strategy.name == "fedavg":
-        raise ConfigError(
-            "strategy.prox_mu",
-            config.strategy.prox_mu,
-            "fedavg has no proximal term; set strategy.name=fedprox or leave it unset",
         )
     if config.algorithm.baseline == "none" and config.algorithm.scale_rewards == "std":
         raise ConfigError(

@@ -19,6 +19,16 @@ PROTOCOL_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class InitialModel:
+    """What a federation starts from."""
+
+    arrays: Arrays
+    """The model of round 0, as far as it is trained."""
+    base_digest: str
+    """Digest of the original policy's weights, those that adapters leave frozen included."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainRequest:
     """Train one client for one round, starting from `arrays`."""
 
@@ -31,7 +41,7 @@ class TrainRequest:
     config: RunConfig
     arrays: Arrays
     base_digest: str
-    """Digest of the round-0 weights: the KL base a client loads for itself must be this one."""
+    """Of the `InitialModel`: the base of KL term and adapters that a client loads for itself must be this one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

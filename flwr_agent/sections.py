@@ -30,15 +30,35 @@ class FederationConfig:
     epochs_per_round: int = knob(5, "rollout-and-update steps of a client in one round", low=1, objective=True)
     min_clients: int = knob(1, "replies below which a round fails and the run stops", low=1)
     round_timeout_s: float = knob(3600.0, "seconds a round waits for replies", low=1)
-    weights: str = knob("uniform", "weight of a client in the average", allowed=("uniform", "examples"), objective=True)
+    weights: str = knob(
+        "uniform",
+        "weight of a client in the average: uniform, examples (its training rows) or one number a client, as in 3,1",
+        objective=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StrategyConfig:
     """How updates become a model."""
 
-    name: str = knob("fedavg", "aggregation strategy: fedavg, fedprox or module:Class", objective=True)
-    prox_mu: float = knob(0.0, "FedProx's proximal coefficient mu", low=0, objective=True)
+    name: str = knob(
+        "fedavg",
+        "aggregation strategy: fedavg, fedprox, fedavgm, fedadagrad, fedadam, fedyogi, an entry point or module:Class",
+        objective=True,
+    )
+    prox_mu: float = knob(0.0, "fedprox: proximal coefficient mu", low=0, objective=True)
+    server_lr: float = knob(
+        0.0, "server optimizers: step size; 0 takes 1 for fedavgm and tau for the others", low=0, objective=True
+    )
+    momentum: float = knob(
+        0.9, "server optimizers: share of the last step direction that is kept", low=0, high=1, objective=True
+    )
+    beta2: float = knob(
+        0.99, "fedadam, fedyogi: share of the second moment that is kept", low=0, high=1, objective=True
+    )
+    tau: float = knob(
+        1e-3, "fedadagrad, fedadam, fedyogi: size of an update from which steps are bounded", low=1e-12, objective=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,10 +114,43 @@ class TrainerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LoraConfig:
+    """Low-rank adapters (Hu et al. 2022): with a rank, only their values are trained and travel."""
+
+    rank: int = knob(0, "rank r of the adapters; 0 trains every weight", low=0, objective=True)
+    alpha: float = knob(16.0, "adapters are scaled by alpha / rank", low=1e-6, objective=True)
+    targets: str = knob(
+        "all-linear",
+        "modules that get an adapter: `all-linear`, or names with commas (`q_proj,v_proj`)",
+        objective=True,
+    )
+    client_ranks: str = knob(
+        "same",
+        "ranks of clients 0, 1, … in turn (`8,4`), at the same alpha / rank; `same` gives each the full rank",
+        objective=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
     """The policy."""
 
-    path: str = knob("tiny", "`tiny` (made here), a folder, or a Hugging Face id of a causal LM", objective=True)
+    path: str = knob(
+        "tiny", "`tiny` (made here), a folder, a GGUF file, or a Hugging Face id of a causal LM", objective=True
+    )
+    attention: str = knob(
+        "sdpa",
+        "attention implementation of transformers",
+        allowed=("sdpa", "eager", "flash_attention_2", "flash_attention_3", "flex_attention"),
+        objective=True,
+    )
+    compute_dtype: str = knob(
+        "auto",
+        "arithmetic of forwards; `auto` is bfloat16 on a GPU; trained weights stay fp32 everywhere",
+        allowed=("auto", "float32", "bfloat16"),
+        objective=True,
+    )
+    lora: LoraConfig = field(default_factory=LoraConfig)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

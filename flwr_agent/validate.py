@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from envs import partition, registry
+from flwr_agent import policy
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import ConfigError, DataError
+from flwr_agent.errors import ConfigError
 from flwr_agent.world import to_adapter, to_shard, to_world
 
-HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-"""A Hugging Face id; whether it exists cannot be known offline."""
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
+
+class Strategy(Protocol):
+    """An aggregation strategy, as far as it is checked here."""
+
+    knobs: ClassVar[frozenset[str]]
+    """Names under `strategy.` that it uses."""
 
 
-def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Callable[[RunConfig], object]) -> None:
+def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Callable[[RunConfig], Strategy]) -> None:
     """Refuse a run that cannot work.
 
     Args:
@@ -33,8 +35,8 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
         DataError: names the file and the field.
     """
     check_knobs(config, explicit)
-    load_strategy(config)
-    check_model(config.model.path)
+    _check_knobs("strategy", config.strategy.name, explicit, load_strategy(config).knobs | {"name"})
+    policy.check_policy(config)
     _check_folder(config.output_dir)
     _check_worker(config)
 
@@ -69,32 +71,6 @@ def check_world(config: RunConfig) -> None:
             to_world(config, shard)
 
 
-def check_model(path: str) -> None:
-    """Refuse a model folder that cannot be a causal LM with a chat template; `tiny` and hub ids pass.
-
-    Raises:
-        ConfigError: names what the folder lacks.
-        DataError: a JSON file in it is malformed.
-    """
-    folder = Path(path).expanduser()
-    if path == "tiny" or (HUB_ID.fullmatch(path) and not folder.exists()):
-        return
-    if not folder.is_dir():
-        raise ConfigError("model.path", path, "no such folder; give `tiny`, a model folder or a Hugging Face id")
-    if "model_type" not in _json(folder / "config.json", path):
-        raise DataError(folder / "config.json", "model_type", "missing; this is not a transformers model")
-    if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
-        raise ConfigError("model.path", path, "the folder has no weights (*.safetensors); save the model there")
-    if not any((folder / name).is_file() for name in TOKENIZERS):
-        raise ConfigError("model.path", path, "the folder has no tokenizer; save it there with save_pretrained")
-    if not (folder / "chat_template.jinja").is_file() and not _json(folder / "tokenizer_config.json", path).get(
-        "chat_template"
-    ):
-        raise ConfigError(
-            "model.path", path, "the tokenizer has no chat template; use an instruct model or add chat_template.jinja"
-        )
-
-
 def _check_knobs(section: str, chosen: str, explicit: Mapping[str, Any], known: frozenset[str]) -> None:
     for key, value in explicit.items():
         head, _, name = key.partition(".")
@@ -118,15 +94,3 @@ def _check_worker(config: RunConfig) -> None:
         raise ConfigError("worker.python", python, "an inline worker has no interpreter; set worker.mode=process")
     if python != "same" and shutil.which(python) is None:
         raise ConfigError("worker.python", python, "no such program; give the path of a Python interpreter, or `same`")
-
-
-def _json(file: Path, path: str) -> dict[str, Any]:
-    if not file.is_file():
-        raise ConfigError("model.path", path, f"the folder has no {file.name}; save model and tokenizer there")
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(file, "JSON", f"malformed: {error}") from error
-    if not isinstance(found, dict):
-        raise DataError(file, "JSON", "must be an object")
-    return found

@@ -22,4 +22,4 @@ def main(grid: Grid, context: Context) -> None:
         validate.check_world(config)
     from flwr_agent.rl import worker
 
-    run(config, grid, initial_arrays=worker.initial_arrays, serve=worker.serve)
+    run(config, grid, initial_model=worker.initial_model, serve=worker.serve)

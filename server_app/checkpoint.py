@@ -43,7 +43,7 @@ class RunState:
     digest: str
     """Of `arrays`."""
     base_digest: str
-    """Of the model of round 0."""
+    """Of the original policy (`InitialModel`)."""
     experiment: str
     """Identity of the run across resumes."""
     clients: tuple[int, ...] = ()

@@ -18,7 +18,7 @@ from flwr_agent import protocol
 from flwr_agent.arrays import digest, from_record, replace, to_record
 from flwr_agent.config import RunConfig
 from flwr_agent.report import curve
-from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest
+from flwr_agent.requests import EvaluateReply, EvaluateRequest, InitialModel
 from server_app import checkpoint, summary
 from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
@@ -32,7 +32,7 @@ def run(
     config: RunConfig,
     grid: Grid,
     *,
-    initial_arrays: Callable[[RunConfig], Arrays],
+    initial_model: Callable[[RunConfig], InitialModel],
     serve: Callable[[EvaluateRequest], EvaluateReply],
 ) -> None:
     """Run or resume the federation that `config` describes in `config.output_dir`.
@@ -40,7 +40,7 @@ def run(
     Args:
         config: the run.
         grid: the way to the nodes.
-        initial_arrays: makes the model of round 0.
+        initial_model: makes the model of round 0.
         serve: plays held-out tasks in this process, where `evaluation.where=server`.
 
     Raises:
@@ -53,7 +53,7 @@ def run(
     with checkpoint.held(folder):
         if config.fresh:
             checkpoint.archive(folder)
-        state, ledger, tail = _open(folder, config, initial_arrays)
+        state, ledger, tail = _open(folder, config, initial_model)
         record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
         evaluation = Evaluation(
             config, ledger, _play(config, grid, record, state.experiment, serve), done=_scored(ledger.lines())
@@ -116,7 +116,7 @@ def _draw(folder: Path) -> None:
 
 
 def _open(
-    folder: Path, config: RunConfig, initial_arrays: Callable[[RunConfig], Arrays]
+    folder: Path, config: RunConfig, initial_model: Callable[[RunConfig], InitialModel]
 ) -> tuple[RunState, Ledger, list[Line]]:
     """The state to go on from, the ledger cut back to it, and what a dead attempt had written after it."""
     state = checkpoint.resume(folder, config)
@@ -126,7 +126,7 @@ def _open(
     if state is None:
         (folder / FILE).unlink(missing_ok=True)
         ledger = Ledger(folder)
-        return _begin(folder, config, initial_arrays(config), ledger), ledger, []
+        return _begin(folder, config, initial_model(config), ledger), ledger, []
     ledger = Ledger(folder)
     tail = ledger.rewind(state.ledger_position)
     for line in tail:
@@ -137,14 +137,13 @@ def _open(
     return state, ledger, tail
 
 
-def _begin(folder: Path, config: RunConfig, arrays: Arrays, ledger: Ledger) -> RunState:
-    base = digest(arrays)
+def _begin(folder: Path, config: RunConfig, model: InitialModel, ledger: Ledger) -> RunState:
     experiment = hashlib.sha256(f"{folder}\0{config.fingerprint()}".encode()).hexdigest()[:16]
     state = RunState(
         round=0,
-        arrays=arrays,
-        digest=base,
-        base_digest=base,
+        arrays=model.arrays,
+        digest=digest(model.arrays),
+        base_digest=model.base_digest,
         experiment=experiment,
         ledger_position=ledger.position,
     )

@@ -5,5 +5,19 @@ from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
 from strategies.registry import load
 from strategies.rounds import ClientOutcome, Observer, Round, Status
+from strategies.server_opt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 
-__all__ = ["ClientOutcome", "FedAvg", "FedProx", "Observer", "Round", "RoundStrategy", "Status", "load"]
+__all__ = [
+    "ClientOutcome",
+    "FedAdagrad",
+    "FedAdam",
+    "FedAvg",
+    "FedAvgM",
+    "FedProx",
+    "FedYogi",
+    "Observer",
+    "Round",
+    "RoundStrategy",
+    "Status",
+    "load",
+]

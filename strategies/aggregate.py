@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -43,8 +43,8 @@ class Mean:
             return
         share = np.float32(weight / self._weight)
         with ThreadPoolExecutor(NUM_THREADS) as pool:
-            for _ in pool.map(lambda pair: _blend(pair[0], pair[1], share), _spans(self._mean, arrays)):
-                pass
+            for name, values in self._mean.items():
+                list(pool.map(lambda span: _blend(*span, share), spans(values, arrays[name])))
 
     def value(self) -> Arrays:
         """Hand out the mean and forget it; the next `add` starts a new one."""
@@ -52,18 +52,26 @@ class Mean:
         return mean
 
 
-def _spans(mean: Arrays, arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for name, values in mean.items():
-        into, new = values.reshape(-1), arrays[name].reshape(-1)
-        for start in range(0, into.size, SPAN):
-            yield into[start : start + SPAN], new[start : start + SPAN]
+def spans(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+    """Equal parts of arrays of one shape in C order, as flat views; each is work for one thread."""
+    return _cut(arrays, SPAN)
+
+
+def blocks(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+    """Equal parts of arrays of one shape in C order, as flat views that fit in a core's cache."""
+    return _cut(arrays, BLOCK)
+
+
+def _cut(arrays: Sequence[np.ndarray], size: int) -> Iterator[tuple[np.ndarray, ...]]:
+    flat = [values.reshape(-1) for values in arrays]
+    for start in range(0, flat[0].size, size):
+        yield tuple(values[start : start + size] for values in flat)
 
 
 def _blend(into: np.ndarray, new: np.ndarray, share: np.float32) -> None:
     scratch = np.empty(min(BLOCK, into.size), into.dtype)
-    for start in range(0, into.size, BLOCK):
-        block = into[start : start + BLOCK]
+    for block, other in blocks(into, new):
         step = scratch[: block.size]
-        np.subtract(new[start : start + BLOCK], block, out=step)
+        np.subtract(other, block, out=step)
         step *= share
         block += step

@@ -7,8 +7,9 @@ import logging
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -37,6 +38,9 @@ class RoundStrategy(Strategy):
         >>> strategy = FedAvg(total_clients=100, clients_per_round=2, seed=42)
         >>> strategy.start(grid, initial_arrays, num_rounds=70).arrays
     """
+
+    knobs: ClassVar[frozenset[str]] = frozenset()
+    """Names under `strategy.` that the strategy uses; others are refused when they are set."""
 
     def __init__(
         self,
@@ -91,6 +95,19 @@ class RoundStrategy(Strategy):
     def train_config(self, config: ConfigRecord) -> ConfigRecord:
         """What every train request of a round carries beside the model."""
         return config
+
+    def state_arrays(self) -> Arrays:
+        """What `load_state` needs, beside the model, to go on after the last round; empty if that is nothing."""
+        return {}
+
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from what `state_arrays` of the same strategy has given, or from the beginning if that is nothing.
+
+        Raises:
+            ValueError: the arrays are not this strategy's.
+        """
+        if arrays:
+            raise ValueError(f"{type(self).__name__} keeps no state, but was given {min(arrays)!r}")
 
     def choose(self, server_round: int) -> Sequence[int]:
         """Client ids of a round, ascending: a function of the seed and the round alone."""

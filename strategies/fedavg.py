@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from flwr_agent.config import RunConfig
+from flwr_agent.errors import ConfigError
 from flwr_agent.requests import Arrays, TrainReply
 from strategies.base import RoundStrategy
+
+UNIFORM, EXAMPLES = "uniform", "examples"
 
 
 class FedAvg(RoundStrategy):
@@ -17,9 +22,19 @@ class FedAvg(RoundStrategy):
         [14, 81]
     """
 
-    def __init__(self, *, weights: str = "uniform", **who: Any) -> None:
-        """Weigh clients alike (`uniform`) or by their training rows (`examples`); `who` as in `RoundStrategy`."""
+    def __init__(self, *, weights: str | Sequence[float] = UNIFORM, **who: Any) -> None:
+        """Weigh clients alike (`uniform`), by their training rows (`examples`), or each by a number of its own.
+
+        Args:
+            weights: one of the two words, or a positive number for each of the `total_clients` clients.
+            who: as in `RoundStrategy`.
+
+        Raises:
+            ConfigError: neither.
+        """
         super().__init__(**who)
+        if weights not in (UNIFORM, EXAMPLES):
+            weights = _numbers(weights, self.total_clients)
         self.weights = weights
 
     @classmethod
@@ -28,9 +43,23 @@ class FedAvg(RoundStrategy):
         return super().options(config) | {"weights": config.federation.weights}
 
     def weight(self, reply: TrainReply) -> float:
-        """One, or the reply's number of training rows."""
-        return float(reply.num_examples) if self.weights == "examples" else 1.0
+        """One, the reply's number of training rows, or the client's own weight."""
+        if self.weights == UNIFORM:
+            return 1.0
+        return float(reply.num_examples if self.weights == EXAMPLES else self.weights[reply.client_id])
 
     def step(self, arrays: Arrays, mean: Arrays) -> Arrays:  # noqa: ARG002 - FedAvg forgets the old model
         """The mean itself."""
         return mean
+
+
+def _numbers(weights: str | Sequence[float], count: int) -> tuple[float, ...]:
+    """Weights by client id, also from `3,1`."""
+    try:
+        found = tuple(float(word) for word in (weights.split(",") if isinstance(weights, str) else weights))
+    except ValueError:
+        found = ()
+    if len(found) != count or not all(math.isfinite(weight) and weight > 0 for weight in found):
+        fix = f"must be {UNIFORM}, {EXAMPLES}, or {count} positive numbers with commas, one for each client"
+        raise ConfigError("federation.weights", str(weights), fix)
+    return found

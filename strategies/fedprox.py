@@ -14,6 +14,8 @@ from strategies.fedavg import FedAvg
 class FedProx(FedAvg):
     """FedAvg whose clients add `prox_mu (w - w_t)` to their gradients; with 0 it is FedAvg."""
 
+    knobs = FedAvg.knobs | {"prox_mu"}
+
     def __init__(self, *, prox_mu: float, **options: Any) -> None:
         """Carry `prox_mu` to the clients; `options` as in `FedAvg`."""
         super().__init__(**options)

@@ -10,8 +10,16 @@ from flwr_agent.errors import ConfigError
 from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
+from strategies.server_opt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 
-STRATEGIES: dict[str, type[RoundStrategy]] = {"fedavg": FedAvg, "fedprox": FedProx}
+STRATEGIES: dict[str, type[RoundStrategy]] = {
+    "fedavg": FedAvg,
+    "fedprox": FedProx,
+    "fedavgm": FedAvgM,
+    "fedadagrad": FedAdagrad,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+}
 ENTRY_POINTS = "flwr_agent.strategies"
 
 
@@ -19,24 +27,39 @@ def load(config: RunConfig) -> RoundStrategy:
     """The strategy that `strategy.name` names: one of ours, an entry point of an installed package, or module:Class.
 
     Raises:
-        ConfigError: there is none of that name, or it is not a `RoundStrategy`.
+        ConfigError: there is none of that name, it is not a `RoundStrategy`, or a third party's breaks when it is
+            imported or made.
     """
-    return _find(config.strategy.name).from_config(config)
+    name = config.strategy.name
+    try:
+        return _find(name).from_config(config)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            "strategy.name", name, f"cannot be made: {type(error).__name__}: {_one_line(error)}"
+        ) from error
 
 
 def _find(name: str) -> type[RoundStrategy]:
     if name in STRATEGIES:
         return STRATEGIES[name]
-    installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    installed = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+    module, colon, attribute = installed.get(name, name).partition(":")
+    if not colon:
+        fix = "no such strategy; third parties' are module:Class"
+        raise ConfigError("strategy.name", name, fix, allowed=[*STRATEGIES, *installed])
     try:
-        if name in installed:
-            found = installed[name].load()
-        else:
-            module, _, attribute = name.partition(":")
-            found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        fix = f"no such strategy ({error})" if ":" in name else "no such strategy; third parties' are module:Class"
-        raise ConfigError("strategy.name", name, fix, allowed=[*STRATEGIES, *installed]) from error
+        found = getattr(import_module(module), attribute, None)
+    except Exception as error:
+        raise ConfigError(
+            "strategy.name", name, f"cannot be imported: {type(error).__name__}: {_one_line(error)}"
+        ) from error
     if not (isinstance(found, type) and issubclass(found, RoundStrategy)):
-        raise ConfigError("strategy.name", name, "must be a subclass of strategies.RoundStrategy")
+        fix = f"module {module} has no subclass {attribute!r} of strategies.RoundStrategy"
+        raise ConfigError("strategy.name", name, fix)
     return found
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import strategies
 from envs.base import Shard, Task, Variant
 from envs.webshop import WebShop, catalogue
 from envs.webshop.files import HUMAN
@@ -38,7 +39,7 @@ def unserved(tasks, client_id, num_clients, *, seed):
 
 def refusal(*arguments: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        plan("", arguments, base=Path.cwd(), load_strategy=lambda config: None)
+        plan("", arguments, base=Path.cwd(), load_strategy=strategies.load)
     text = str(caught.value)
     assert "\n" not in text
     return text

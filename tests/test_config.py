@@ -11,7 +11,6 @@ from flwr_agent.errors import ConfigError
     [
         ({"federation.clients_per_round": 3}, r"^federation.clients_per_round=3: cannot exceed .*total_clients=2"),
         ({"federation.min_clients": 3}, r"^federation.min_clients=3: cannot exceed .*clients_per_round=2"),
-        ({"strategy.prox_mu": 0.1}, r"^strategy.prox_mu=0.1: fedavg has no proximal term; set strategy.name=fedprox"),
         ({"algorithm.baseline": "none"}, r"^algorithm.scale_rewards='std': .*use none"),
         ({"trainer.optimizer_reset": "never"}, r"^trainer.optimizer_reset='never': .*set federation.total_clients=1"),
     ],
@@ -25,7 +24,6 @@ def test_the_fixes_that_are_named_are_accepted():
     one = {"federation.total_clients": 1, "federation.clients_per_round": 1}
     assert resolve(one, {"trainer.optimizer_reset": "never"}).trainer.optimizer_reset == "never"
     assert resolve({"algorithm.baseline": "none", "algorithm.scale_rewards": "none"}).algorithm.baseline == "none"
-    assert resolve({"strategy.name": "fedprox", "strategy.prox_mu": 0.1}).strategy.prox_mu == 0.1
 
 
 @pytest.mark.parametrize(

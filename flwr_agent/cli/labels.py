@@ -22,11 +22,11 @@ def labels(
     chunk: Annotated[int, typer.Option(min=1, help="Episodes at a time; an ended call goes on after the last.")] = 64,
 ) -> None:
     """Play the whole training pool with a policy and write which tasks it solved."""
-    from flwr_agent import validate
+    from flwr_agent.policy import check_policy
     from flwr_agent.rl.label import label
 
     config = configured(preset, [*(settings or []), *([f"model.path={model}"] if model else [])])
-    validate.check_model(config.model.path)
+    check_policy(config)
     console = Console()
     with Progress(console=console) as bar:
         task = bar.add_task("labelling")

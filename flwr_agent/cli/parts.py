@@ -8,13 +8,14 @@ from pathlib import Path
 
 from flwr_agent.config import RunConfig
 from flwr_agent.requests import Arrays
+from flwr_agent.validate import Strategy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
     """Functions of the strategies and the ServerApp."""
 
-    load_strategy: Callable[[RunConfig], object]
+    load_strategy: Callable[[RunConfig], Strategy]
     """Finds the aggregation strategy of a configuration, or raises."""
     load_model: Callable[[Path], tuple[int, Arrays]]
     """The last finished round of a run folder, and its model."""

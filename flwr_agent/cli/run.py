@@ -19,6 +19,7 @@ from flwr_agent.config import RunConfig
 from flwr_agent.errors import AgentError
 from flwr_agent.paths import ROOT
 from flwr_agent.rl import launch
+from flwr_agent.validate import Strategy
 
 POLL_S = 0.5
 COMPLETED = "finished:completed"
@@ -41,7 +42,7 @@ class Plan:
     """Dotted key -> value for Flower: what the preset and the overrides set, paths absolute."""
 
 
-def plan(preset: str, arguments: Iterable[str], *, base: Path, load_strategy: Callable[[RunConfig], object]) -> Plan:
+def plan(preset: str, arguments: Iterable[str], *, base: Path, load_strategy: Callable[[RunConfig], Strategy]) -> Plan:
     """Read and check everything that can be checked before a client starts.
 
     Raises:

@@ -11,17 +11,18 @@ import numpy as np
 import torch
 
 from envs.base import EnvAdapter, Shard, Task
-from flwr_agent.arrays import digest
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
-from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.episode import Episode, Group, StopReason
 from flwr_agent.rl.generate import GREEDY, TransformersGenerator
-from flwr_agent.rl.model import load_policy, load_tokenizer
+from flwr_agent.rl.lora import client_rank, cut
+from flwr_agent.rl.model import identity, load_base, load_policy, load_tokenizer
 from flwr_agent.rl.rollout import Attempt, Rollout
 from flwr_agent.rl.samples import Sample, counted, to_return, to_samples
-from flwr_agent.rl.trainer import Trainer, load_weights, to_arrays
+from flwr_agent.rl.trainer import Trainer
+from flwr_agent.rl.weights import load_weights, to_arrays
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
 from flwr_agent.world import to_adapter, to_shard, to_world
 
@@ -29,9 +30,15 @@ ACTOR = "actor/"
 """Group prefix of the policy's arrays in a record."""
 
 
+def initial_model(config: RunConfig) -> InitialModel:
+    """Round 0 of a federation: the policy's own weights, or its adapters that change nothing yet."""
+    policy = load_policy(config)
+    return InitialModel(arrays=_prefixed(to_arrays(policy)), base_digest=identity(policy))
+
+
 def initial_arrays(config: RunConfig) -> Arrays:
-    """The policy's own weights, as round 0 of a federation."""
-    return _prefixed(to_arrays(load_policy(config)))
+    """The arrays of round 0."""
+    return initial_model(config).arrays
 
 
 class Learner:
@@ -43,8 +50,8 @@ class Learner:
         self.config = config
         self.chat = Chat(load_tokenizer(config))
         policy = load_policy(config)
-        self.base_digest = digest(_prefixed(to_arrays(policy)))
-        base = load_policy(config) if config.algorithm.kl_coef else None
+        self.base_digest = identity(policy)
+        base = load_base(policy, config) if config.algorithm.kl_coef else None
         self.trainer = Trainer(policy, base, self.chat, config)
         self.generator = TransformersGenerator(
             self.trainer.model, eos_ids=sorted(self.chat.eos_ids), pad_id=self.chat.pad_id
@@ -58,12 +65,12 @@ class Learner:
             ProtocolError: the weights do not fit, or this host's base model is not the server's.
         """
         config, clock = request.config, _Clock()
-        if config.algorithm.kl_coef and request.base_digest != self.base_digest:
+        if (config.algorithm.kl_coef or config.model.lora.rank) and request.base_digest != self.base_digest:
             raise ProtocolError(
-                "the base model here is not the server's, so the KL term would differ; use the same model.path files"
+                "the base model here is not the server's, so KL term or adapter would differ; use the same model.path files"
             )
         with clock("load"):
-            self.trainer.begin_round(_bare(request.arrays), prox_mu=config.strategy.prox_mu)
+            self.trainer.begin_round(self._own_arrays(request), prox_mu=config.strategy.prox_mu)
         shard = to_shard(config, self._adapter(config, None).tasks("train"), request.client_id)
         steps, num_examples = [], 0
         for epoch, seeds in enumerate(self._row_seeds(request)):
@@ -118,6 +125,12 @@ class Learner:
         """
         attempts = [Attempt(task, 0, seed_for(purpose, task.id), temperature) for task in tasks]
         return self._rollout(self._adapter(self.config, shard)).play(attempts)
+
+    def _own_arrays(self, request: TrainRequest) -> Arrays:
+        """The model the client starts from: the server's, cut to the client's own rank where it has adapters."""
+        arrays = _bare(request.arrays)
+        rank = client_rank(request.config, request.client_id)
+        return cut(arrays, rank) if rank != request.config.model.lora.rank else arrays
 
     def _row_seeds(self, request: TrainRequest) -> list[list[int]]:
         config = request.config

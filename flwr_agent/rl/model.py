@@ -1,20 +1,24 @@
-"""Policies: any Hugging Face causal LM from a folder or id, or the tiny one that this package makes."""
+"""Policies: any Hugging Face causal LM from a folder, an id or a GGUF file, or the tiny one that this package makes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import torch
+from peft import PeftModel
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
+from flwr_agent.arrays import digest
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
-from flwr_agent.validate import check_model
+from flwr_agent.policy import GGUF, SMOLLM2, TINY, check_model, gguf_file
+from flwr_agent.rl.lora import Unadapted, adapt
 
-TINY = "tiny"
 disable_progress_bar()
+UNREADABLE = (OSError, ValueError, RuntimeError, SafetensorError, KeyError, TypeError, AttributeError, ImportError)
+"""What transformers raises when the files of a model are not what it expects."""
 
 
 def load_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
@@ -27,7 +31,7 @@ def load_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
     path, source = config.model.path, locate(config)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left", truncation_side="left")
-    except (OSError, ValueError) as error:
+    except UNREADABLE as error:
         raise _not_loaded("tokenizer", path, error) from error
     if not tokenizer.chat_template:
         fix = "its tokenizer has no chat template; use an instruct model or add chat_template.jinja"
@@ -35,19 +39,38 @@ def load_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def load_policy(config: RunConfig) -> PreTrainedModel:
-    """The policy with fp32 master weights, all of them from its files.
+def load_policy(config: RunConfig) -> PreTrainedModel | PeftModel:
+    """What is trained: every weight in fp32, or fp32 adapters on weights that are held in the compute dtype.
 
     Raises:
         ConfigError: no such model, files that cannot be read, or weights that are not all there.
         DataError: a JSON file of the model is malformed.
     """
-    path, source = config.model.path, locate(config)
+    is_adapted = bool(config.model.lora.rank)
+    policy = load_model(config, dtype=compute_dtype(config) if is_adapted else torch.float32)
+    return adapt(policy, config) if is_adapted else policy
+
+
+def load_base(policy: PreTrainedModel | PeftModel, config: RunConfig) -> PreTrainedModel | Unadapted:
+    """The original model as the base of a KL term; inside an adapted policy it is there already, unmerged."""
+    return Unadapted(policy) if isinstance(policy, PeftModel) else load_model(config, dtype=torch.float32)
+
+
+def load_model(config: RunConfig, *, dtype: torch.dtype) -> PreTrainedModel:
+    """The causal LM of `model.path` as it is, all of its weights from its files.
+
+    Raises:
+        ConfigError: no such model, files that cannot be read, or weights that are not all there.
+        DataError: a JSON file of the model is malformed.
+    """
+    path, source, attention = config.model.path, locate(config), config.model.attention
     try:
         model, found = AutoModelForCausalLM.from_pretrained(
-            source, dtype=torch.float32, attn_implementation="sdpa", output_loading_info=True
+            source, dtype=dtype, attn_implementation=attention, output_loading_info=True
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except UNREADABLE as error:
+        if attention in str(error) or "attention" in str(error):
+            raise ConfigError("model.attention", attention, f"{_first_line(error)}; use sdpa or eager") from error
         raise _not_loaded("causal LM", path, error) from error
     if missing := sorted(found["missing_keys"]):
         fix = f"its files lack {len(missing)} weights of {type(model).__name__}, first {missing[0]!r}; use a causal LM"
@@ -55,23 +78,45 @@ def load_policy(config: RunConfig) -> PreTrainedModel:
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def compute_dtype(config: RunConfig) -> torch.dtype:
+    """Arithmetic of forwards on this machine."""
+    if config.model.compute_dtype == "auto":
+        return torch.bfloat16 if torch.cuda.is_available() else torch.float32
+    return getattr(torch, config.model.compute_dtype)
+
+
+def identity(policy: PreTrainedModel | PeftModel) -> str:
+    """Digest of the original model's weights, under adapters too: server and clients must hold the same ones."""
+    adapted = isinstance(policy, PeftModel)
+    held = {name: p for name, p in policy.named_parameters() if not (adapted and ".lora_" in name)}
+    return digest({f"actor/{name}": p.detach().float().cpu().numpy() for name, p in held.items()})
+
+
 def locate(config: RunConfig) -> str:
-    """Folder or hub id of the policy; the tiny one is made first if this machine has not made it yet.
+    """Folder or hub id of the policy; what this machine has to make of it (tiny, GGUF) is made first, once.
 
     Raises:
         ConfigError: no such folder, or one that lacks config, weights, tokenizer or chat template.
         DataError: a JSON file of the model is malformed.
     """
-    if config.model.path == TINY:
+    path = config.model.path
+    if path == TINY:
         from flwr_agent.rl.tiny import ensure
 
         return str(ensure(config))
-    check_model(config.model.path)
-    folder = Path(config.model.path).expanduser()
-    return str(folder) if folder.is_dir() else config.model.path
+    if path == SMOLLM2 or path.endswith(GGUF):
+        from flwr_agent.rl.gguf import ensure as converted
+
+        return str(converted(gguf_file(path)))
+    check_model(path)
+    folder = Path(path).expanduser()
+    return str(folder) if folder.is_dir() else path
 
 
 def _not_loaded(what: str, path: str, error: Exception) -> ConfigError:
-    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    fix = f"no {what} could be loaded ({reason}); give a folder or Hugging Face id of an instruct model"
+    fix = f"no {what} could be loaded ({_first_line(error)}); give a folder or Hugging Face id of an instruct model"
     return ConfigError("model.path", path, fix)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

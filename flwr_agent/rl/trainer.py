@@ -9,25 +9,33 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from peft import PeftModel
 from transformers import PreTrainedModel
 
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import ProtocolError
 from flwr_agent.rl.batch import chunks, minibatches, right_pad, to_batch
 from flwr_agent.rl.chat import Chat
+from flwr_agent.rl.lora import Unadapted
 from flwr_agent.rl.losses import TokenStats
 from flwr_agent.rl.samples import Sample
 from flwr_agent.rl.trl_seam import Batch, Seam
+from flwr_agent.rl.weights import load_weights, to_arrays
 
 
 class Trainer:
     """GRPO on rows: clipped surrogate, k3 KL to the base, FedProx's proximal gradient, AdamW on fp32 masters."""
 
-    def __init__(self, model: PreTrainedModel, base: PreTrainedModel | None, chat: Chat, config: RunConfig):
+    def __init__(
+        self,
+        model: PreTrainedModel | PeftModel,
+        base: PreTrainedModel | Unadapted | None,
+        chat: Chat,
+        config: RunConfig,
+    ):
         self.config, self.chat, self.base = config, chat, base
         self.seam = Seam(model, chat.tokenizer, config)
         self.model = self.seam.model
-        if base is not None:
+        if isinstance(base, PreTrainedModel):
             self.seam.freeze(base)
         self._mu, self._anchor = 0.0, []
 
@@ -156,30 +164,3 @@ class Trainer:
     @property
     def _parameters(self) -> list[torch.nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]
-
-
-def to_arrays(model: torch.nn.Module) -> dict[str, np.ndarray]:
-    """Parameters by name, fp32; tied ones once."""
-    return {name: p.detach().float().cpu().numpy().copy() for name, p in model.named_parameters()}
-
-
-@torch.no_grad()
-def load_weights(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
-    """Copy values into a model in place.
-
-    Raises:
-        ProtocolError: if names or shapes are not the model's.
-    """
-    own = dict(model.named_parameters())
-    if own.keys() != arrays.keys():
-        strange = sorted(own.keys() ^ arrays.keys())
-        raise ProtocolError(
-            f"weights do not fit the model: {len(strange)} names differ, first {strange[0]!r}; is model.path the same everywhere?"
-        )
-    for name, p in own.items():
-        if tuple(p.shape) != arrays[name].shape:
-            raise ProtocolError(
-                f"weights do not fit the model: {name} is {arrays[name].shape}, expected {tuple(p.shape)}"
-            )
-    for name, p in own.items():
-        p.copy_(torch.tensor(arrays[name]))

@@ -16,6 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
 from flwr_agent.config import RunConfig
+from flwr_agent.rl.model import compute_dtype
 
 Batch = dict[str, torch.Tensor]
 """`prompt_ids [B, P]` left-padded, `completion_ids [B, T]` right-padded, their masks, `tool_mask [B, T]` (1 = the
@@ -106,7 +107,7 @@ def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
     return GRPOConfig(
         output_dir=folder,
         use_cpu=use_cpu,
-        bf16=not use_cpu,
+        bf16=compute_dtype(config) is torch.bfloat16,
         report_to="none",
         disable_tqdm=True,
         log_level="error",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flwr_agent.config import RunConfig
-from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+from flwr_agent.requests import EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
 
 if TYPE_CHECKING:
     from flwr_agent.rl.learner import Learner
@@ -29,11 +29,11 @@ def serve(request: TrainRequest | EvaluateRequest) -> TrainReply | EvaluateReply
     return learner.train(request) if isinstance(request, TrainRequest) else learner.evaluate(request)
 
 
-def initial_arrays(config: RunConfig) -> Arrays:
-    """The policy's own weights, as round 0 of a federation."""
-    from flwr_agent.rl.learner import initial_arrays as arrays
+def initial_model(config: RunConfig) -> InitialModel:
+    """What a federation of this configuration starts from."""
+    from flwr_agent.rl.learner import initial_model as make
 
-    return arrays(config)
+    return make(config)
 
 
 def call(request: TrainRequest | EvaluateRequest, *, node: str = "local") -> TrainReply | EvaluateReply:

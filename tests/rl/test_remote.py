@@ -42,9 +42,9 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainRequest]:
         evaluation__tasks=3,
         worker__mode="process",
     )
-    weights = worker.initial_arrays(run)
+    first = worker.initial_model(run)
     request = TrainRequest(
-        experiment=str(folder), round=1, client_id=0, config=run, arrays=weights, base_digest=digest(weights)
+        experiment=str(folder), round=1, client_id=0, config=run, arrays=first.arrays, base_digest=first.base_digest
     )
     yield request
     for process in serving(request):

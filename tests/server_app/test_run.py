@@ -11,7 +11,7 @@ from flwr.app import Error, Message
 from flwr_agent import protocol
 from flwr_agent.arrays import digest, load
 from flwr_agent.errors import ConfigError, QuorumError, ResumeError
-from flwr_agent.requests import EvaluateReply
+from flwr_agent.requests import EvaluateReply, InitialModel
 from server_app.run import run
 from strategies import stream
 
@@ -38,9 +38,13 @@ def options(folder, **keys):
     return config(**({"output_dir": str(folder), "federation__rounds": ROUNDS} | keys))
 
 
+def start():
+    return InitialModel(arrays=model(), base_digest=digest(model()))
+
+
 def play(folder, serve=None, score=score, grid=None, **keys):
     grid = grid or InMemoryGrid(serve or client())
-    run(options(folder, **keys), grid, initial_arrays=lambda _: model(), serve=score)
+    run(options(folder, **keys), grid, initial_model=lambda _: start(), serve=score)
     return final(folder)
 
 

