@@ -24,6 +24,7 @@ from flwr_agent.sections import (
     ModelConfig,
     PartitionConfig,
     PromptConfig,
+    ReportConfig,
     RolloutConfig,
     StrategyConfig,
     TrainerConfig,
@@ -42,6 +43,7 @@ __all__ = [
     "ModelConfig",
     "PartitionConfig",
     "PromptConfig",
+    "ReportConfig",
     "RolloutConfig",
     "RunConfig",
     "Scalar",
@@ -77,6 +79,7 @@ class RunConfig:
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
 
     def flat(self) -> dict[str, Scalar]:
         """Dotted key -> value, in the order of the tree."""
@@ -197,6 +200,12 @@ def _check_together(config: RunConfig) -> None:
             "trainer.tasks_per_step",
             config.trainer.tasks_per_step,
             f"times federation.epochs_per_round={fed.epochs_per_round} exceeds {MAX_EPOCH_ROWS} task seeds a client-round",
+        )
+    if config.report.episodes and config.evaluation.where != "server":
+        raise ConfigError(
+            "report.episodes",
+            config.report.episodes,
+            "episodes never leave a client; set evaluation.where=server, or leave it unset",
         )
     if config.algorithm.baseline == "none" and config.algorithm.scale_rewards == "std":
         raise ConfigError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -76,3 +77,5 @@ class EvaluateReply:
     """`success`, `task_score`, … sampled; the same under `greedy/`."""
     outcomes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Per task and mode (`sampled/success`, `greedy/success`, `sampled/task_score`, …), in task order."""
+    episodes: tuple[Mapping[str, Any], ...] = ()
+    """Best and worst episodes in words (`report.episodes`); they cross no wire."""

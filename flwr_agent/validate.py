@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from envs import partition, registry
-from flwr_agent import policy
+from flwr_agent import policy, tracking
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
 from flwr_agent.world import to_adapter, to_shard, to_world
@@ -39,6 +39,7 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
     policy.check_policy(config)
     _check_folder(config.output_dir)
     _check_worker(config)
+    tracking.check(config)
 
 
 def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ STALE, ARCHIVE, LOCK = "_stale", "_archive", ".lock"
 _ROUND = re.compile(r"round-(\d{5})")
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError, SafetensorError)
 """What reading a damaged checkpoint raises."""
-BEGINNING = {"config.json", "ledger.jsonl", "federated_summary.json", "curve.png"}
+BEGINNING = {"config.json", "ledger.jsonl", "federated_summary.json", "report.html", "figures", "tensorboard", "wandb"}
 WAYS_OUT = "set fresh=true to archive the folder, or choose another output_dir"
 
 

@@ -82,6 +82,7 @@ class Evaluation:
             where=self._config.evaluation.where,
             metrics=reply.metrics,
             outcomes=reply.outcomes,
+            **({"episodes": reply.episodes} if reply.episodes else {}),
             seconds=time.monotonic() - started,
         )
         return MetricRecord({name: float(value) for name, value in reply.metrics.items()})

@@ -38,3 +38,9 @@ def test_the_fixes_that_are_named_are_accepted():
 def test_numbers_that_no_run_can_use_are_refused(values, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         resolve(values)
+
+
+def test_episodes_are_kept_only_where_they_are_the_server_s_own():
+    assert resolve({"report.episodes": 2}).report.episodes == 2
+    with pytest.raises(ConfigError, match=r"report.episodes=2: episodes never leave a client"):
+        resolve({"report.episodes": 2, "evaluation.where": "client"})

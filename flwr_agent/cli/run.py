@@ -25,7 +25,7 @@ POLL_S = 0.5
 COMPLETED = "finished:completed"
 PLAIN: Mapping[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
 """How text is printed that must come out as it is."""
-FILES = ("curve.png", "federated_summary.json")
+FILES = ("report.html", "federated_summary.json")
 _ERROR = re.compile(r"(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)")
 
 

@@ -83,7 +83,9 @@ def training(pools: Sequence[Pool]) -> list[Figure]:
     """What the clients measured while they trained."""
     found: list[Figure] = []
     if any(series.client_mean(pool, "success") for pool in pools):
-        note = "Success on a client's own tasks at T = 1 while it trains. Circles: clients; dashed: the worst of a round."
+        note = (
+            "Success on a client's own tasks at T = 1 while it trains. Circles: clients; dashed: the worst of a round."
+        )
         found.append(Figure(key="clients", title="Clients", note=note, draw=partial(_draw_clients, pools=pools)))
     for metric, (title, unit) in FROM_CLIENTS.items():
         if any((line := series.client_mean(pool, metric)) and any(line.high) for pool in pools):
@@ -91,7 +93,9 @@ def training(pools: Sequence[Pool]) -> list[Figure]:
             note = "Mean over clients; band: from the lowest to the highest client."
             found.append(Figure(key=metric.replace("_", "-"), title=title, note=note, draw=draw))
     if any(series.round_metric(pool, COSINE) for pool in pools):
-        note = "Mean over pairs, weighted by the lengths of the two updates; 1: all clients move the model the same way."
+        note = (
+            "Mean over pairs, weighted by the lengths of the two updates; 1: all clients move the model the same way."
+        )
         draw = partial(_draw_cosine, pools=pools)
         found.append(Figure(key="update-cosine", title="Cosine between clients' updates", note=note, draw=draw))
     return found
@@ -107,7 +111,7 @@ def costs(pools: Sequence[Pool]) -> list[Figure]:
     found: list[Figure] = []
     for key, (title, note, measure, unit) in bars.items():
         values = {pool.label: _mean([measure(run) for run in pool.runs]) for pool in pools}
-        if any(values.values()):
+        if any(any(parts.values()) for parts in values.values()):
             found.append(Figure(key=key, title=title, note=note, draw=partial(_draw_bars, values=values, unit=unit)))
     return found
 
@@ -128,7 +132,9 @@ def _draw_held_out(plot: Axes, *, pools: Sequence[Pool], name: str, axis: str) -
         if len(pool.runs) > 1:
             for run, place in zip(pool.runs, places, strict=True):
                 own = series.outcomes(run, name)
-                plot.plot([place[r] for r in own], [sum(v) / len(v) for v in own.values()], color=color, lw=0.5, alpha=0.6)
+                plot.plot(
+                    [place[r] for r in own], [sum(v) / len(v) for v in own.values()], color=color, lw=0.5, alpha=0.6
+                )
         elif last := series.last_mean(pool.runs[0], name):
             plot.hlines(last[0], xs[-last[3]], xs[-1], color=color, ls=":", lw=1.5)
     plot.set(ylim=(0, 1), xlabel=AXES[axis], ylabel=name.partition("/")[2].replace("_", " "))
@@ -195,7 +201,9 @@ def _finish(plot: Axes, num_pools: int) -> None:
         plot.xaxis.set_major_locator(MaxNLocator(integer=True))
     if num_pools > 1:
         handles, labels = plot.get_legend_handles_labels()
-        plot.figure.legend(handles, [_short(label) for label in labels], loc="outside lower center", frameon=False, fontsize=8)
+        plot.figure.legend(
+            handles, [_short(label) for label in labels], loc="outside lower center", frameon=False, fontsize=8
+        )
 
 
 def _short(label: Any, most: int = 48) -> str:

@@ -87,7 +87,10 @@ def client_mean(pool: Pool, metric: str) -> Series | None:
         return None
     values = [[value for by_round in by_run for value in by_round[r].values()] for r in rounds]
     return Series(
-        rounds=rounds, values=[float(np.mean(v)) for v in values], low=list(map(min, values)), high=list(map(max, values))
+        rounds=rounds,
+        values=[float(np.mean(v)) for v in values],
+        low=list(map(min, values)),
+        high=list(map(max, values)),
     )
 
 
@@ -109,7 +112,10 @@ def round_metric(pool: Pool, metric: str) -> Series | None:
         return None
     values = [[by_round[r] for by_round in by_run] for r in rounds]
     return Series(
-        rounds=rounds, values=[float(np.mean(v)) for v in values], low=list(map(min, values)), high=list(map(max, values))
+        rounds=rounds,
+        values=[float(np.mean(v)) for v in values],
+        low=list(map(min, values)),
+        high=list(map(max, values)),
     )
 
 
@@ -137,7 +143,7 @@ def payload(run: Run) -> dict[str, float]:
     """Direction -> mean bytes of arrays in a round."""
     sums: Counter[str] = Counter()
     for line in run.of("round"):
-        sums.update({key: value for key, value in line["payload_bytes"].items()})
+        sums.update(line["payload_bytes"])
     return {way: total / max(1, len(run.of("round"))) for way, total in sums.items()}
 
 

@@ -19,7 +19,19 @@ EVENTS = ("best", "worst")
 
 def overview(pools: Sequence[Pool]) -> Table:
     """One row for each run and decoding mode: before, at the end, and what was gained."""
-    header = ("run", "seed", "rounds", "decoding", "tasks", "round 0", "last", "mean of last", "95 %", "gain", "95 % low")
+    header = (
+        "run",
+        "seed",
+        "rounds",
+        "decoding",
+        "tasks",
+        "round 0",
+        "last",
+        "mean of last",
+        "95 %",
+        "gain",
+        "95 % low",
+    )
     rows = [row for pool in pools for run in pool.runs for mode in MODES for row in _scores(run, mode)]
     return header, rows
 
@@ -30,15 +42,21 @@ def _scores(run: Run, mode: str) -> list[list[str]]:
     if not scored:
         return []
     first, last = min(scored), max(scored)
-    cells = [run.name, str(run.seed), str(last), mode, str(len(scored[first])), _rate(scored[first]), _rate(scored[last])]
+    cells = [
+        run.name,
+        str(run.seed),
+        str(last),
+        mode,
+        str(len(scored[first])),
+        _rate(scored[first]),
+        _rate(scored[last]),
+    ]
     if (final := series.last_mean(run, name)) is None:
         return [[*cells, "–", "–", "–", "–"]]
     mean, low, high, count = final
     after = [scored[r] for r in sorted(scored)[-count:]]
     gained, at_least = gain(scored[first], after, draws=2000) if first == 0 else (float("nan"), float("nan"))
-    return [
-        [*cells, f"{mean:.3f} ({count})", f"{low:.3f} to {high:.3f}", _signed(gained), _signed(at_least)]
-    ]
+    return [[*cells, f"{mean:.3f} ({count})", f"{low:.3f} to {high:.3f}", _signed(gained), _signed(at_least)]]
 
 
 def seeds(pools: Sequence[Pool]) -> Table:
@@ -50,7 +68,14 @@ def seeds(pools: Sequence[Pool]) -> Table:
             if len(finals) > 1:
                 spread = f"{min(finals):.3f} to {max(finals):.3f}"
                 rows.append(
-                    [pool.label, str(len(finals)), mode, f"{np.mean(finals):.3f}", f"{np.std(finals, ddof=1):.3f}", spread]
+                    [
+                        pool.label,
+                        str(len(finals)),
+                        mode,
+                        f"{np.mean(finals):.3f}",
+                        f"{np.std(finals, ddof=1):.3f}",
+                        spread,
+                    ]
                 )
     return ("experiment", "seeds", "decoding", "mean of last", "std over seeds", "lowest to highest"), rows
 
@@ -101,9 +126,13 @@ def accounting(runs: Sequence[Run]) -> Table:
 def failures(runs: Sequence[Run]) -> Table:
     """What went wrong, by cause; empty if nothing did."""
     rows = [
-        [run.name, what, cause, str(count)] for run in runs for (what, cause), count in series.failures(run).most_common()
+        [run.name, what, cause, str(count)]
+        for run in runs
+        for (what, cause), count in series.failures(run).most_common()
     ]
-    rows += [[run.name, "run", f"resumed after round {line['round']}", "1"] for run in runs for line in run.of("resume")]
+    rows += [
+        [run.name, "run", f"resumed after round {line['round']}", "1"] for run in runs for line in run.of("resume")
+    ]
     return ("run", "what", "cause", "times"), rows
 
 

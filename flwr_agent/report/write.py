@@ -65,7 +65,9 @@ def write(folders: Sequence[Path], out: Path) -> Path:
         "costs": _drawn(figures.costs(found), out),
     }
     path = out / FILE
-    path.write_text(page.render(PAGE, title=_title(found), axes=AXES, **values, **_tables(found, runs)), encoding="utf-8")
+    path.write_text(
+        page.render(PAGE, title=_title(found), axes=AXES, **values, **_tables(found, runs)), encoding="utf-8"
+    )
     return path
 
 

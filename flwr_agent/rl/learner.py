@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, InitialM
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.episode import Episode, Group, StopReason
 from flwr_agent.rl.generate import GREEDY, TransformersGenerator
+from flwr_agent.rl.keep import best_and_worst
 from flwr_agent.rl.lora import client_rank, cut
 from flwr_agent.rl.model import identity, load_base, load_policy, load_tokenizer
 from flwr_agent.rl.rollout import Attempt, Rollout
@@ -107,6 +109,7 @@ class Learner:
         episodes = self._rollout(adapter).play(attempts)
         metrics: dict[str, float] = {"time/evaluate": time.perf_counter() - start, "tasks": float(len(tasks))}
         outcomes: dict[str, tuple[float, ...]] = {}
+        kept: list[dict[str, Any]] = []
         for mode, played in zip(modes, _split(episodes, len(tasks)), strict=True):
             prefix = "" if mode == "sampled" else f"{mode}/"
             outcomes |= {
@@ -114,7 +117,8 @@ class Learner:
                 f"{mode}/task_score": tuple(e.score for e in played),
             }
             metrics |= {f"{prefix}{name}": value for name, value in _play_stats(played).items()}
-        return EvaluateReply(round=request.round, metrics=metrics, outcomes=outcomes)
+            kept += best_and_worst(played, tasks, self.chat, mode=mode, count=request.config.report.episodes)
+        return EvaluateReply(round=request.round, metrics=metrics, outcomes=outcomes, episodes=tuple(kept))
 
     def play(
         self, tasks: Sequence[Task], *, purpose: str, temperature: float, shard: Shard | None = None

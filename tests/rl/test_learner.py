@@ -127,6 +127,16 @@ def test_evaluation_plays_the_first_held_out_tasks_once_sampled_and_once_greedy(
     assert reply.metrics["greedy/success"] == np.mean(reply.outcomes["greedy/success"])
 
 
+def test_episodes_are_kept_in_words_when_they_are_asked_for(learner, score):
+    assert learner.evaluate(score).episodes == ()
+    asked = replace(score, config=replace(score.config, report=replace(score.config.report, episodes=1)))
+    kept = learner.evaluate(asked).episodes
+    assert [(one["mode"], one["kind"]) for one in kept] == [
+        (mode, kind) for mode in ("sampled", "greedy") for kind in ("best", "worst")
+    ]
+    assert all(turn["prompt"] for one in kept for turn in one["turns"])
+
+
 def test_another_base_model_is_refused_where_a_kl_term_would_measure_against_it(learner, ask, run):
     with pytest.raises(ProtocolError, match="base model here is not the server's"):
         learner.train(ask(base_digest="0" * 64))
