@@ -20,7 +20,8 @@ demo: install
 	$(BIN)/python -m flwr_agent run $(DEMO_ARGS)
 
 test: install
-	$(BIN)/python -m pytest -m "not slow and not gpu and not conformance" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
+		-m "not slow and not gpu and not conformance" $(PYTEST_ARGS)
 
 slow: install
 	$(BIN)/python -m pytest -m "slow and not gpu and not conformance" $(PYTEST_ARGS)

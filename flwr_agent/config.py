@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
+from flwr_agent import settings
 from flwr_agent.errors import ConfigError
 from flwr_agent.sections import (
     AlgorithmConfig,
@@ -132,7 +133,7 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
             if key not in KEYS:
                 raise ConfigError(key, value, "unknown key" + _nearest(key))
             if not isinstance(value, str) or value != "":
-                flat[key] = _checked(key, value)
+                flat[key] = settings.to_text(key, value) if key in settings.KEYS else _checked(key, value)
     config = _build(RunConfig, flat, "")
     _check_together(config)
     return config

@@ -227,6 +227,11 @@ class EnvConfig:
         "auto", "remote: file with the servers' token; `auto` finds that of a server of this machine"
     )
     digest: str = knob("any", "remote: digest that the servers must have (they print it)", objective=True)
+    settings: str = knob(
+        "none",
+        "what an environment of your own takes besides these keys: env.settings.NAME=VALUE, or a mapping",
+        objective=True,
+    )
     timeout_s: float = knob(300.0, "remote: seconds one request may take, its repetitions included", low=0.1)
 
 
@@ -262,6 +267,11 @@ class PartitionConfig:
         0, "bm25_*, lookalike, rank_wrapper, *_variant: worlds in use; 0 is the arm's own number", low=0, objective=True
     )
     scenes_per_client: int = knob(8, "scene_disjoint: scenes a client plays in", low=1, objective=True)
+    settings: str = knob(
+        "none",
+        "what a strategy of your own takes besides these keys: partition.settings.NAME=VALUE, or a mapping",
+        objective=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

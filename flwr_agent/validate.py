@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from envs import partition, registry
+from envs import named, partition, registry
 from flwr_agent import policy, tracking
-from flwr_agent.config import RunConfig
+from flwr_agent.config import KEYS, RunConfig
 from flwr_agent.errors import ConfigError
 from flwr_agent.world import to_adapter, to_shard, to_world
 
@@ -48,8 +48,8 @@ def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: names the key and those that are used.
     """
-    _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name"})
-    known = partition.knobs(config.partition.strategy) | {"strategy"}
+    _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name", "settings"})
+    known = partition.knobs(config.partition.strategy) | {"strategy", "settings"}
     _check_knobs("partition", config.partition.strategy, explicit, known)
 
 
@@ -60,6 +60,11 @@ def check_world(config: RunConfig) -> None:
         ConfigError: a setting that the environment or the partition refuses, or a world that lacks a task of its shard.
         DataError: a data file is malformed.
     """
+    with named.blamed("env.name", config.env.name, "cannot be used"):
+        _check_world(config)
+
+
+def _check_world(config: RunConfig) -> None:
     adapter = to_adapter(config)
     if config.evaluation.where != "off" and config.evaluation.tasks > (held_out := len(adapter.tasks("val"))):
         raise ConfigError(
@@ -76,7 +81,9 @@ def _check_knobs(section: str, chosen: str, explicit: Mapping[str, Any], known: 
     for key, value in explicit.items():
         head, _, name = key.partition(".")
         if head == section and name not in known:
-            used = ", ".join(f"{section}.{k}" for k in sorted(known - {"name", "strategy"})) or "none"
+            names = sorted(known - {"name", "strategy", "settings"})
+            own = (f"{section}.{k}" if f"{section}.{k}" in KEYS else f"{section}.settings.{k}" for k in names)
+            used = ", ".join(own) or "none"
             raise ConfigError(key, value, f"{chosen} does not use this key; leave it unset (it uses: {used})")
 
 

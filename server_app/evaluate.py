@@ -82,6 +82,8 @@ class Evaluation:
             where=self._config.evaluation.where,
             metrics=reply.metrics,
             outcomes=reply.outcomes,
+            tasks=reply.tasks,
+            types=reply.types,
             **({"episodes": reply.episodes} if reply.episodes else {}),
             seconds=time.monotonic() - started,
         )

@@ -60,7 +60,24 @@ def _point(line: Line) -> dict[str, Any]:
         "model": "aggregated" if line["round"] else "base",
         "n": max((len(values) for values in outcomes.values()), default=0),
         **{new: metrics[name] for name, new in names.items() if name in metrics},
+        **({"by_type": by_type(line)} if line.get("types") else {}),
     }
+
+
+def by_type(line: Line) -> dict[str, dict[str, float]]:
+    """Task type -> its number of tasks and its success in each mode: one pass over the tasks, cut by their type.
+
+    Example:
+        >>> by_type({"types": ["a", "b", "a"], "outcomes": {"sampled/success": [1.0, 0.0, 0.0]}})
+        {'a': {'n': 2, 'success_rate': 0.5}, 'b': {'n': 1, 'success_rate': 0.0}}
+    """
+    names = {"sampled/success": "success_rate", "greedy/success": "greedy_success_rate"}
+    found: dict[str, dict[str, float]] = {}
+    for kind in sorted(set(line["types"])):
+        at = [place for place, other in enumerate(line["types"]) if other == kind]
+        scored = {new: line["outcomes"][name] for name, new in names.items() if name in line["outcomes"]}
+        found[kind] = {"n": len(at)} | {new: sum(one[i] for i in at) / len(at) for new, one in scored.items()}
+    return found
 
 
 def _client(line: Line) -> dict[str, Any]:

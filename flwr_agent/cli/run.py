@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from flwr_agent import presets, validate
-from flwr_agent.cli import overrides, preview
+from flwr_agent.cli import modules, overrides, preview
 from flwr_agent.cli.progress import LEDGER, Display, Progress
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import AgentError
@@ -103,6 +103,7 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
         threads=config.worker.torch_threads,
         gpus=float(bool(launch.visible_gpus())),
         is_deployment=is_deployment,
+        modules=tuple(modules.folders(config)),
     )
     output.parent.mkdir(parents=True, exist_ok=True)
     log = output.with_name(output.name + ".log")

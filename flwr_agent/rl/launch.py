@@ -17,7 +17,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -66,6 +66,8 @@ class Federation:
     """GPUs of one client; simulated clients beyond what the machine has take turns."""
     is_deployment: bool = False
     """SuperNodes with processes of their own on loopback, one per client id, instead of the simulation."""
+    modules: tuple[Path, ...] = ()
+    """Folders of the user's own modules, which ServerApp and clients import too."""
 
     def simulation(self) -> str:
         """Flower's federation settings: as many clients side by side as there are cores."""
@@ -136,7 +138,7 @@ def flower(federation: Federation) -> Iterator[Flower]:
         cwd = home / "empty"
         cwd.mkdir()
         port, *node_ports = free_ports(1 + federation.num_nodes * federation.is_deployment)
-        env = child_env(home, threads=federation.threads)
+        env = child_env(home, threads=federation.threads, modules=federation.modules)
         (home / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
             f'address = "127.0.0.1:{port}"\ninsecure = true\n',
@@ -204,11 +206,15 @@ def start_worker(address: str, *, python: str, idle_timeout_s: float, timeout_s:
         time.sleep(0.1)
 
 
-def child_env(home: Path, *, threads: int) -> dict[str, str]:
-    """Environment of Flower's processes: ours, quiet, with its own home and a path that cannot shadow the app."""
+def child_env(home: Path, *, threads: int, modules: Iterable[Path] = ()) -> dict[str, str]:
+    """Environment of Flower's processes: ours, quiet, with its own home and a path that cannot shadow the app.
+
+    Flower puts the app before this path; `modules` come last on it.
+    """
     ours = dict(os.environ)
     entries = [Path(entry).absolute() for entry in ours.pop("PYTHONPATH", "").split(os.pathsep) if entry]
     kept = [str(entry) for entry in entries if entry.resolve() != ROOT]
+    kept += [str(folder) for folder in modules if str(folder) not in kept]
     path = os.pathsep.join([str(Path(sys.executable).parent), ours.get("PATH", os.defpath)])
     ray = {"RAY_TMPDIR": str(home)}
     return ours | QUIET | ray | {

@@ -118,7 +118,14 @@ class Learner:
             }
             metrics |= {f"{prefix}{name}": value for name, value in _play_stats(played).items()}
             kept += best_and_worst(played, tasks, self.chat, mode=mode, count=request.config.report.episodes)
-        return EvaluateReply(round=request.round, metrics=metrics, outcomes=outcomes, episodes=tuple(kept))
+        return EvaluateReply(
+            round=request.round,
+            metrics=metrics,
+            outcomes=outcomes,
+            tasks=tuple(task.id for task in tasks),
+            types=tuple(str(task.meta.get("category", "")) for task in tasks),
+            episodes=tuple(kept),
+        )
 
     def play(
         self, tasks: Sequence[Task], *, purpose: str, temperature: float, shard: Shard | None = None

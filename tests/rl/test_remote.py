@@ -212,7 +212,13 @@ def test_every_message_crosses_unchanged_as_json_and_its_tensors_do_not_stay_beh
         replace(train, arrays=model()),
         replace(evaluate, arrays=model()),
         TrainReply(round=3, client_id=1, arrays=model(), num_examples=7, metrics={"reward": 0.1 + 0.2, "x": 1e-300}),
-        EvaluateReply(round=3, metrics={"success": 1 / 3}, outcomes={"sampled/success": (1.0, 0.0), "empty": ()}),
+        EvaluateReply(
+            round=3,
+            metrics={"success": 1 / 3},
+            outcomes={"sampled/success": (1.0, 0.0), "empty": ()},
+            tasks=("a",),
+            types=("",),
+        ),
     ]
     for message in messages:
         frame = remote._encode(message, tmp_path)
