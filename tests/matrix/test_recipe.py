@@ -18,7 +18,11 @@ from flwr_agent.errors import ConfigError
 from flwr_agent.matrix import Cell, cells, find, to_flat
 
 MAIN = "Qwen2.5-1.5B-Instruct/main/grpo/fed_webshop"
-PARTS = Parts(load_strategy=strategies.load, load_model=lambda run: pytest.fail(str(run)))
+PARTS = Parts(
+    load_strategy=strategies.load,
+    load_model=lambda run, _: pytest.fail(str(run)),
+    rebuild=lambda run: pytest.fail(str(run)),
+)
 
 
 def loaded(cell: Cell, folder: Path, scale: str = "paper") -> RunConfig:
