@@ -58,6 +58,7 @@ def checked(layers: presets.Layers, *, base: Path, load_strategy: Callable[[RunC
     layers = replace(layers, flat=overrides.absolute(layers.flat, base))
     config = presets.build(layers, base=base)
     validate.check(config, layers.flat, load_strategy=load_strategy)
+    validate.check_interpreter(config)
     validate.check_world(config)
     return Plan(config=config, explicit=layers.flat | {"output_dir": config.output_dir})
 
@@ -101,7 +102,7 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
     federation = launch.Federation(
         num_nodes=fed.total_clients if is_deployment else fed.clients_per_round,
         threads=config.worker.torch_threads,
-        gpus=float(bool(launch.visible_gpus())),
+        gpus=config.worker.gpus * bool(launch.visible_gpus()),
         is_deployment=is_deployment,
         modules=tuple(modules.folders(config)),
     )

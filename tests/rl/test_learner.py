@@ -95,7 +95,7 @@ def test_a_round_moves_the_weights_and_says_what_it_measured(learner, ask, array
     assert all(values.dtype == np.float32 for values in reply.arrays.values())
     assert (reply.round, reply.client_id) == (1, 0)
     assert reply.num_examples == 2 * reply.metrics["rows"] > 0
-    assert {"time/load", "time/rollout", "time/update", "loss", "grad_norm", "kl_base", "reward"} <= set(reply.metrics)
+    assert {"time/load", "time/rollout", "time/update", "loss", "grad_norm", "kl", "reward"} <= set(reply.metrics)
     assert all(np.isfinite(value) for value in reply.metrics.values())
     assert reply.metrics["sampler_gap"] < 1e-4
     assert set(reply.metrics) == set(learner.train(ask(2, 1)).metrics)
