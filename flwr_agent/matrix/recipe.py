@@ -21,7 +21,10 @@ COMMON: dict[str, Any] = {
     "prompt.style": "paper",
     "strategy.name": "fedavg",
     "algorithm.kl_coef": 0.01,
+    "algorithm.kl_anchor": "base",
+    "algorithm.entropy_coef": 0.001,
     "algorithm.clip": 0.2,
+    "algorithm.dual_clip": 3.0,
     "algorithm.reward_scale": 10.0,
     "algorithm.invalid_penalty": 0.1,
     "trainer.lr": 1e-6,
@@ -48,7 +51,16 @@ BY_ENV: dict[str, dict[str, Any]] = {
 }
 BY_ALGORITHM: dict[str, dict[str, Any]] = {
     "grpo": {"algorithm.name": "grpo", "algorithm.group_size": 8, "trainer.tasks_per_step": 8},
-    "ppo": {"algorithm.name": "ppo", "algorithm.group_size": 1, "trainer.tasks_per_step": 64},
+    "ppo": {
+        "algorithm.name": "ppo",
+        "algorithm.group_size": 1,
+        "algorithm.credit": "per_row",
+        "algorithm.value_clip": 0.5,
+        "algorithm.critic_loss": "legacy_exact",
+        "trainer.tasks_per_step": 64,
+        "trainer.critic_lr": 1e-5,
+        "trainer.critic_max_grad_norm": 1.0,
+    },
 }
 DEEP_SEARCH = 200
 """`env.search_return_n` where worlds differ, so that filtered results still fill a page."""
@@ -102,7 +114,8 @@ def _mode(setting: str) -> dict[str, Any]:
 
 def _small(cell: Cell) -> dict[str, Any]:
     own: dict[str, Any] = {"env.name": "minihouse"} if cell.env == "alfworld" else {}
-    return SMALL | own | ({"algorithm.group_size": 4} if cell.algorithm == "grpo" else {})
+    many = {"algorithm.group_size": 4} if cell.algorithm == "grpo" else {"trainer.tasks_per_step": 16}
+    return SMALL | own | many
 
 
 def write_drawn_labels(path: Path, tasks: list[Task]) -> None:

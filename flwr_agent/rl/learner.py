@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from envs.base import EnvAdapter, Shard, Task
-from flwr_agent.arrays import ACTOR, CRITIC, part, prefixed
+from flwr_agent.arrays import ACTOR, CRITIC, distance, part, prefixed
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
@@ -75,7 +75,8 @@ class Learner:
             )
         with clock("load"):
             values = part(request.arrays, CRITIC)
-            self.trainer.begin_round(self._own_arrays(request), critic=values, prox_mu=config.strategy.prox_mu)
+            before = self._own_arrays(request)
+            self.trainer.begin_round(before, critic=values, prox_mu=config.strategy.prox_mu)
         shard = to_shard(config, self._adapter(config, None).tasks("train"), request.client_id)
         steps, num_examples = [], 0
         for epoch, seeds in enumerate(self._row_seeds(request)):
@@ -90,6 +91,7 @@ class Learner:
             steps.append(stats | _rollout_stats(groups, samples, config))
             num_examples += len(samples)
         metrics = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
+        metrics["update_norm"] = distance(before, self.trainer.weights())
         return TrainReply(
             round=request.round,
             client_id=request.client_id,
