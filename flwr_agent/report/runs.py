@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,11 +130,22 @@ def pools(runs: Sequence[Run]) -> list[Pool]:
 
 
 def _label(group: Sequence[Run], groups: Sequence[Sequence[Run]]) -> str:
-    configs = [one[0].config for one in groups]
-    own = group[0].config
+    stem = _stem(group)
+    if not stem or sum(stem in (_stem(other), *(run.name for run in other)) for other in groups) > 1:
+        stem = _apart(group, groups) or group[0].name
+    return stem if len(group) == 1 else f"{stem} ({len(group)} seeds)"
+
+
+def _stem(group: Sequence[Run]) -> str:
+    """The name of the runs without their seed, if they share one."""
+    stems = {re.sub(r"-seed\d+$", "", run.name) for run in group}
+    return stems.pop() if len(stems) == 1 else ""
+
+
+def _apart(group: Sequence[Run], groups: Sequence[Sequence[Run]]) -> str:
+    configs, own = [one[0].config for one in groups], group[0].config
     differing = [key for key in own if key not in _APART and len({str(config.get(key)) for config in configs}) > 1]
-    said = ", ".join(f"{key.rpartition('.')[2]}={own[key]}" for key in differing) or group[0].name
-    return said if len(group) == 1 else f"{said} ({len(group)} seeds)"
+    return ", ".join(f"{key.rpartition('.')[2]}={own[key]}" for key in differing)
 
 
 def _read(file: Path) -> str:

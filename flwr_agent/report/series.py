@@ -61,13 +61,32 @@ def last_mean(run: Run, name: str) -> tuple[float, float, float, int] | None:
 
     An evaluation plays the same tasks again, so that the interval is that of one evaluation of them.
     """
+    per_task = last_outcomes(run, name)
+    if per_task is None:
+        return None
+    low, high = _band(per_task.tolist(), is_rate=name.endswith("/success"))
+    return float(per_task.mean()), low, high, min(LAST, sum(round_ > 0 for round_ in outcomes(run, name)))
+
+
+def last_outcomes(run: Run, name: str) -> np.ndarray | None:
+    """`[N]` outcome of each task as a mean over the last `LAST` evaluations after round 0."""
     by_round = outcomes(run, name)
     trained = [by_round[r] for r in sorted(by_round) if r > 0][-LAST:]
-    if not trained:
-        return None
-    per_task = np.mean(trained, axis=0)
-    low, high = _band(per_task.tolist(), is_rate=name.endswith("/success"))
-    return float(per_task.mean()), low, high, len(trained)
+    return np.mean(trained, axis=0) if trained else None
+
+
+def differences(pool: Pool, other: Pool, name: str) -> np.ndarray | None:
+    """`[S, N]` last outcomes of `pool` minus those of `other`, by seed that both have and task; None without any.
+
+    Seeds whose runs have not played equally many tasks are left out.
+    """
+    ours, theirs = ({run.seed: last_outcomes(run, name) for run in one.runs} for one in (pool, other))
+    rows = [
+        a - b
+        for seed in sorted(ours.keys() & theirs.keys())
+        if (a := ours[seed]) is not None and (b := theirs[seed]) is not None and a.shape == b.shape
+    ]
+    return np.array([row for row in rows if row.shape == rows[0].shape]) if rows else None
 
 
 def clients(run: Run, metric: str) -> dict[int, dict[int, float]]:

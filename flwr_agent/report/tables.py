@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import numpy as np
 from flwr_agent.config import resolve
 from flwr_agent.report import series
 from flwr_agent.report.runs import Pool, Run
-from flwr_agent.report.statistics import gain, wilson
+from flwr_agent.report.statistics import difference, gain, wilson
 
 Table = tuple[Sequence[str], list[list[str]]]
 MODES = ("sampled", "greedy")
-EVENTS = ("best", "worst")
+ENOUGH_SEEDS, ENOUGH_TASKS = 5, 500
+"""What a comparison of experiments needs before it says more than `no conclusion`."""
 
 
 def overview(pools: Sequence[Pool]) -> Table:
@@ -78,6 +80,33 @@ def seeds(pools: Sequence[Pool]) -> Table:
                     ]
                 )
     return ("experiment", "seeds", "decoding", "mean of last", "std over seeds", "lowest to highest"), rows
+
+
+def comparisons(pools: Sequence[Pool]) -> Table:
+    """Every two experiments, seed by seed on the same tasks, with a hierarchical bootstrap and what follows from it."""
+    rows: list[list[str]] = []
+    for mode in MODES:
+        for first, second in combinations(pools, 2):
+            found = series.differences(second, first, f"{mode}/success")
+            if found is not None and len(found) > 1:
+                mean, low, high = difference(found)
+                seen = [str(len(found)), str(found.shape[1]), f"{mean:+.3f}", f"{low:+.3f} to {high:+.3f}"]
+                rows.append([second.label, first.label, mode, *seen, verdict(low, high, *found.shape)])
+    return ("experiment", "minus", "decoding", "seeds", "tasks", "difference", "95 %", "verdict"), rows
+
+
+def verdict(low: float, high: float, num_seeds: int, num_tasks: int) -> str:
+    """What an interval of a difference lets one say.
+
+    Example:
+        >>> verdict(0.01, 0.2, 5, 500), verdict(0.01, 0.2, 2, 500), verdict(-0.1, 0.2, 5, 500)
+        ('higher', 'no conclusion: fewer than 5 seeds or 500 tasks', 'no conclusion')
+    """
+    if num_seeds < ENOUGH_SEEDS or num_tasks < ENOUGH_TASKS:
+        return f"no conclusion: fewer than {ENOUGH_SEEDS} seeds or {ENOUGH_TASKS} tasks"
+    if low <= 0 <= high:
+        return "no conclusion"
+    return "higher" if low > 0 else "lower"
 
 
 def settings(pools: Sequence[Pool]) -> Table:

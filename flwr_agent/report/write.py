@@ -28,6 +28,9 @@ details { margin: .4rem 0 }
 <p>Mean of last: over the last evaluations after round 0, at most ten (their number in brackets), never the best one. Gain: the
 same minus round 0 on the same tasks; its low end is that of a 95 % bootstrap over tasks.</p>
 {% if seeds[1] %}<h2>Seeds</h2>{{ table(*seeds) }}{% endif %}
+{% if comparisons[1] %}<h2>Experiments compared</h2>{{ table(*comparisons) }}
+<p>Mean over seeds and tasks of the difference between the means of last, on the same seeds and tasks; the interval is that of a
+hierarchical bootstrap over seeds and tasks.</p>{% endif %}
 <h2>Held-out tasks</h2>
 <div>{% for axis, label in axes.items() %}<input type="radio" name="axis" id="axis-{{ axis }}"{{ " checked" if loop.first }}>
 <label for="axis-{{ axis }}">{{ label }}</label>{% endfor %}
@@ -93,6 +96,7 @@ def _tables(found: Sequence[Pool], runs: Sequence[Run]) -> dict[str, Any]:
     return {
         "overview": tables.overview(found),
         "seeds": tables.seeds(found),
+        "comparisons": tables.comparisons(found),
         "types": types,
         "accounting": tables.accounting(runs),
         "failures": tables.failures(runs),

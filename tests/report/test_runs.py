@@ -33,6 +33,43 @@ def test_runs_that_differ_in_the_seed_alone_are_pooled_and_the_others_named_by_w
     ]
 
 
+def test_runs_named_after_their_seed_share_their_name(tmp_path):
+    folders = [
+        run_folder(tmp_path / f"{arm}-seed{seed}", seed=seed, trainer__lr=lr)
+        for arm, lr in (("slow", 0.1), ("fast", 0.2))
+        for seed in (1, 2)
+    ]
+    assert [pool.label for pool in pools([Run.read(folder) for folder in folders])] == [
+        "slow (2 seeds)",
+        "fast (2 seeds)",
+    ]
+    one = [
+        run_folder(tmp_path / "x" / "same-seed1", trainer__lr=0.1),
+        run_folder(tmp_path / "y" / "same-seed1", trainer__lr=0.2),
+    ]
+    assert [pool.label for pool in pools([Run.read(folder) for folder in one])] == ["lr=0.1", "lr=0.2"]
+
+
+def test_experiments_are_compared_by_seed_and_task_and_say_when_that_is_too_little(tmp_path):
+    folders = [
+        run_folder(tmp_path / f"{arm}-seed{seed}", seed=seed, trainer__lr=lr, solved=(2, last))
+        for arm, lr, last in (("base", 0.1, 4), ("better", 0.2, 6))
+        for seed in (1, 2)
+    ]
+    _, rows = tables.comparisons(pools([Run.read(folder) for folder in folders]))
+    assert rows[0][:6] == ["better (2 seeds)", "base (2 seeds)", "sampled", "2", "8", "+0.250"]
+    assert rows[0][7] == "no conclusion: fewer than 5 seeds or 500 tasks"
+    assert [row[2] for row in rows] == ["sampled", "greedy"]
+
+
+def test_only_an_interval_without_zero_of_enough_seeds_and_tasks_is_a_conclusion():
+    assert tables.verdict(0.01, 0.1, 5, 500) == "higher"
+    assert tables.verdict(-0.1, -0.01, 6, 512) == "lower"
+    assert tables.verdict(-0.1, 0.01, 6, 512) == "no conclusion"
+    assert tables.verdict(0.01, 0.1, 4, 512).startswith("no conclusion")
+    assert tables.verdict(0.01, 0.1, 5, 256).startswith("no conclusion")
+
+
 def test_a_pool_spreads_from_its_lowest_to_its_highest_seed(tmp_path):
     runs = [Run.read(run_folder(tmp_path / str(seed), seed=seed, solved=(2, 2 + seed))) for seed in (1, 3)]
     (pool,) = pools(runs)
