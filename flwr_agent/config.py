@@ -17,9 +17,9 @@ from typing import Any, get_type_hints
 from flwr_agent import settings
 from flwr_agent.errors import ConfigError
 from flwr_agent.modes import FEDERATED, LOCAL, settled
+from flwr_agent.output_sections import CheckpointConfig, ReportConfig
 from flwr_agent.sections import (
     AlgorithmConfig,
-    CheckpointConfig,
     EnvConfig,
     EvaluationConfig,
     FederationConfig,
@@ -27,7 +27,6 @@ from flwr_agent.sections import (
     ModelConfig,
     PartitionConfig,
     PromptConfig,
-    ReportConfig,
     RolloutConfig,
     StrategyConfig,
     TrainerConfig,

@@ -370,14 +370,6 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CheckpointConfig:
-    """What a run folder keeps."""
-
-    keep: int = knob(2, "newest rounds whose model is kept", low=1)
-    milestone_every: int = knob(0, "every n-th round whose model is kept for good; 0 keeps none but round 0", low=0)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerConfig:
     """Where the heavy half of a client runs."""
 
@@ -393,17 +385,3 @@ class WorkerConfig:
     )
     torch_threads: int = knob(1, "intra-op threads; part of what makes two runs equal bit for bit", low=1)
     idle_timeout_s: float = knob(600.0, "seconds without a request after which a worker process ends", low=1)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReportConfig:
-    """What a run leaves for people."""
-
-    page: bool = knob(True, "write report.html and its figures when the run ends")
-    episodes: int = knob(
-        0,
-        "best and worst held-out episodes of each evaluation whose text is kept for the page; needs where=server",
-        low=0,
-    )
-    trackers: str = knob("none", "where figures also go: tensorboard, wandb, mlflow, trackio; several with commas")
-    project: str = knob("flwr-agent", "name of the project or experiment there")
