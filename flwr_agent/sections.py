@@ -24,12 +24,29 @@ def knob(
 class FederationConfig:
     """Who takes part, how often, and what happens when some do not answer."""
 
+    mode: str = knob(
+        "federated",
+        "average clients, or a baseline with the same trainer: all tasks in one place, or one client on its own",
+        allowed=("federated", "centralized", "local"),
+        objective=True,
+    )
+    local_client: int = knob(0, "the client of mode=local", low=0, objective=True)
+    budget: str = knob(
+        "steps",
+        "a baseline has the optimizer steps of one client, or also the samples of all clients of a round",
+        allowed=("steps", "samples"),
+        objective=True,
+    )
     total_clients: int = knob(2, "clients in the federation", low=1, objective=True)
     clients_per_round: int = knob(2, "clients asked each round", low=1, objective=True)
     rounds: int = knob(8, "federated rounds", low=1)
     epochs_per_round: int = knob(5, "rollout-and-update steps of a client in one round", low=1, objective=True)
     min_clients: int = knob(1, "replies below which a round fails and the run stops", low=1)
     round_timeout_s: float = knob(3600.0, "seconds a round waits for replies", low=1)
+    retries: int = knob(1, "times a client whose reply cannot be used is asked again within the round", low=0)
+    extra_clients: int = knob(
+        0, "clients asked beyond clients_per_round; the first clients_per_round usable replies count", low=0
+    )
     weights: str = knob(
         "uniform",
         "weight of a client in the average: uniform, examples (its training rows) or one number a client, as in 3,1",
@@ -157,7 +174,10 @@ class TrainerConfig:
     micro_rows: int = knob(64, "rows per forward; changes speed and memory, never the result", low=1)
     epochs: int = knob(1, "passes over the rows of one rollout", low=1, objective=True)
     optimizer_reset: str = knob(
-        "per_round", "when the optimizer's state starts from zero", allowed=("per_round", "never"), objective=True
+        "auto",
+        "when the optimizer's state starts from zero; auto: never in a centralized run, else per_round",
+        allowed=("auto", "per_round", "never"),
+        objective=True,
     )
 
 
@@ -347,6 +367,14 @@ class EvaluationConfig:
     temperature: float = knob(0.4, "sampling temperature of the sampled score", low=1e-3)
     greedy: bool = knob(True, "also score greedy decoding")
     every: int = knob(1, "rounds between evaluations (round 0 and the last are always scored)", low=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointConfig:
+    """What a run folder keeps."""
+
+    keep: int = knob(2, "newest rounds whose model is kept", low=1)
+    milestone_every: int = knob(0, "every n-th round whose model is kept for good; 0 keeps none but round 0", low=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

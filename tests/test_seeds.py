@@ -1,41 +1,48 @@
-"""Every draw is a function of (seed, purpose, ...)."""
+"""Published client choices and task seeds, and windows that never meet."""
+
+import random
+from itertools import product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from flwr_agent.seeds import MAX_EPOCH_ROWS, choose_clients, client_seed, pick, row_seeds, seed_for
-
-sizes = st.integers(1, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, MAX_EPOCH_ROWS // n)))
+from flwr_agent.seeds import MAX_EPOCH_ROWS, choose_clients, client_seed, pick, row_seeds
 
 
-@given(st.integers(0, 10**6), sizes)
-def test_epochs_draw_rows_of_their_own_and_the_first_is_that_of_one_epoch(data_seed, size):
-    num_rows, num_epochs = size
-    table = row_seeds(data_seed, num_rows, num_epochs)
-    assert [len(row) for row in table] == [num_rows] * num_epochs
-    assert len({seed for row in table for seed in row}) == num_rows * num_epochs
-    assert table[:1] == row_seeds(data_seed, num_rows, 1)
+def test_published_client_choices():
+    assert [choose_clients(42, round_, 100, 2) for round_ in (1, 2, 3)] == [[14, 81], [4, 36], [52, 66]]
 
 
-@given(sizes, st.integers(0, 10**6))
-def test_no_two_clients_or_rounds_share_a_row_seed(size, base):
-    seeds = [client_seed(base, round_, client) for round_ in (1, 2) for client in (0, 99)]
-    tables = [{s for row in row_seeds(seed, *size) for s in row} for seed in seeds]
-    assert len(set.union(*tables)) == sum(map(len, tables))
+def test_a_choice_is_sorted_without_repetition_and_leaves_the_global_generator_alone():
+    state = random.getstate()
+    for round_ in range(1, 40):
+        chosen = choose_clients(7, round_, 20, 6)
+        assert chosen == sorted(set(chosen))
+        assert len(chosen) == 6
+    assert choose_clients(7, 3, 5, 5) == choose_clients(7, 3, 5, 9) == [0, 1, 2, 3, 4]
+    assert random.getstate() == state
 
 
-def test_more_rows_than_a_client_round_has_seeds_are_refused():
-    with pytest.raises(ValueError, match="exceed 1000 row seeds"):
-        row_seeds(1, 64, 16)
+def test_a_client_s_data_seed_is_the_published_one():
+    assert client_seed(42, 1, 14) == 156
 
 
-def test_clients_of_the_published_rounds():
-    assert [choose_clients(42, r, 100, 2) for r in (1, 2, 3)] == [[14, 81], [4, 36], [52, 66]]
-    assert choose_clients(42, 1, 3, 5) == [0, 1, 2]
+def test_the_first_epoch_does_not_depend_on_the_number_of_epochs_and_no_seed_comes_twice():
+    one, three = row_seeds(156, 8, 1), row_seeds(156, 8, 3)
+    assert three[0] == one[0] == [156 * 100_000 + row for row in range(8)]
+    assert len({seed for epoch in three for seed in epoch}) == 3 * 8
 
 
-def test_a_seed_says_its_purpose():
-    assert seed_for(1, "rollout") != seed_for(1, "update")
-    assert seed_for(1, 23) != seed_for(12, 3)
-    assert pick(7, ["a", "b", "c"]) == pick(7, ["a", "b", "c"])
+def test_windows_of_clients_and_rounds_do_not_meet():
+    seeds = [client_seed(42, round_, client) for round_, client in product((1, 2), range(100))]
+    windows = [{s for epoch in row_seeds(seed, MAX_EPOCH_ROWS // 3, 3) for s in epoch} for seed in seeds]
+    assert sum(map(len, windows)) == len(set().union(*windows))
+
+
+def test_more_rows_than_a_window_holds_are_refused():
+    with pytest.raises(ValueError, match="501 rows x 2 epochs exceed 1000"):
+        row_seeds(1, 501, 2)
+
+
+def test_a_seed_draws_the_same_task_everywhere():
+    ids = [f"t{n}" for n in range(100)]
+    assert [pick(seed, ids) for seed in (1, 2, 3)] == [f"t{random.Random(seed).randrange(100)}" for seed in (1, 2, 3)]
