@@ -21,6 +21,7 @@ def play_stats(episodes: Sequence[Episode], rollout: RolloutConfig, eos_ids: Col
     as long as `max_prompt_tokens`.
     """
     turns = [turn for episode in episodes for turn in episode.turns]
+    measured = sorted({name for episode in episodes for name in episode.measures})
     width = rollout.max_prompt_tokens if rollout.mode == "windowed" else None
     return {
         "episodes": float(len(episodes)),
@@ -34,6 +35,7 @@ def play_stats(episodes: Sequence[Episode], rollout: RolloutConfig, eos_ids: Col
         "truncated/context": _share(e.stop is StopReason.CONTEXT_FULL for e in episodes),
         "truncated/answer": _share(t.response_ids[-1] not in eos_ids for t in turns),
         "truncated/prompt": _share(len(turn.prompt_ids) == width for turn in turns),
+        **{f"env/{name}": float(np.mean([e.measures.get(name, 0.0) for e in episodes])) for name in measured},
     }
 
 

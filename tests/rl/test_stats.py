@@ -54,6 +54,11 @@ def test_the_same_names_whatever_happened():
     assert play_stats(nothing, rollout, {EOS}).keys() == play_stats(played(), rollout, {EOS}).keys()
 
 
+def test_what_the_environment_measures_is_averaged_over_episodes():
+    episodes = [replace(e, measures={"odd": 1.0}) if i == 1 else e for i, e in enumerate(played())]
+    assert play_stats(episodes, config().rollout, {EOS})["env/odd"] == 1 / 4
+
+
 def test_groups_of_equal_returns_are_those_that_teach_nothing():
     run = config(algorithm__reward_scale=10.0)
     alike = [Episode("u", i, [TURN], score=0.0, stop=StopReason.DONE) for i in range(2)]
