@@ -179,6 +179,12 @@ class TrainerConfig:
         allowed=("auto", "per_round", "never"),
         objective=True,
     )
+    deepspeed: str = knob(
+        "none",
+        "DeepSpeed configuration of conf/deepspeed: what is partitioned over the ranks, and whether it is kept in host memory",
+        allowed=("none", "zero1", "zero2", "zero3", "zero1-offload", "zero2-offload", "zero3-offload"),
+    )
+    ranks: int = knob(1, "processes, one GPU each, that train a client together; more than one need deepspeed", low=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,6 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
 from flwr_agent.config import RunConfig
+from flwr_agent.paths import ROOT
 from flwr_agent.rl.batch import Batch, is_own, positions
 from flwr_agent.rl.losses import importance
 from flwr_agent.rl.model import compute_dtype
@@ -31,7 +32,7 @@ class Seam(GRPOTrainer):
         super().__init__(
             model=model,
             reward_funcs=[_env_reward],
-            args=_arguments(config, self._scratch.name, use_cpu=not torch.cuda.is_available()),
+            args=_arguments(config, self._scratch.name, use_cpu=_on_cpu(config)),
             train_dataset=Dataset.from_dict({"prompt": ["."]}),
             processing_class=tokenizer,
         )
@@ -104,6 +105,11 @@ def _env_reward(**_: object) -> list[float]:
     raise AssertionError("rewards come from the environment")
 
 
+def _on_cpu(config: RunConfig) -> bool:
+    """Whether Accelerate is told to stay on the CPU; with DeepSpeed it is DeepSpeed that knows."""
+    return not torch.cuda.is_available() and config.trainer.deepspeed == "none"
+
+
 def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
     trainer, algorithm = config.trainer, config.algorithm
     return GRPOConfig(
@@ -113,7 +119,7 @@ def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
         report_to="none",
         disable_tqdm=True,
         log_level="error",
-        gradient_checkpointing=not use_cpu,
+        gradient_checkpointing=torch.cuda.is_available(),
         pad_to_multiple_of=None,
         disable_dropout=True,
         seed=0,
@@ -135,4 +141,5 @@ def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
         delta=algorithm.dual_clip or None,
         use_bias_correction_kl=False,
         max_completion_length=config.rollout.max_new_tokens,
+        deepspeed=None if trainer.deepspeed == "none" else str(ROOT / "conf" / "deepspeed" / f"{trainer.deepspeed}.json"),
     )
