@@ -25,6 +25,8 @@ def serve(request: TrainRequest | EvaluateRequest) -> TrainReply | EvaluateReply
 
     key = f"{request.experiment} {request.config.identity()}"
     if key not in _LEARNERS:
+        for learner in _LEARNERS.values():
+            learner.close()
         _LEARNERS.clear()
         _LEARNERS[key] = Learner(request.config)
     learner = _LEARNERS[key]

@@ -6,7 +6,9 @@ between, so that they mean the same on any number of ranks and under any stage.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import deepspeed
@@ -22,6 +24,11 @@ from deepspeed.utils import (
     safe_set_local_grad,
 )
 
+from flwr_agent.config import RunConfig
+from flwr_agent.paths import ROOT
+from flwr_agent.rl.model import compute_dtype
+from flwr_agent.rl.weights import check_fit, trained
+
 # Without it DeepSpeed compiles a C++ extension when the first group starts on CPUs, which takes minutes; gloo does.
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
@@ -33,6 +40,29 @@ class ZeroOptimization:
         self.engine, self.max_grad_norm = engine, max_grad_norm
         self._mu = 0.0
         self._anchor: list[torch.Tensor] = []
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The model inside the engine."""
+        return self.engine.module
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Set master and compute weights from rank 0's arrays, one parameter at a time; other ranks need none.
+
+        Raises:
+            ProtocolError: if names or shapes are not the model's.
+        """
+        own = trained(self.model)
+        if dist.get_rank() == 0:
+            check_fit({name: _shape(p) for name, p in own.items()}, arrays)
+        for name, p in own.items():
+            _put(p, arrays.get(name))
+
+    @torch.no_grad()
+    def values(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The trained values by name, full and fp32, gathered one at a time; every rank has to go through all of them."""
+        for name, p in trained(self.model).items():
+            yield name, safe_get_full_fp32_param(p).reshape(_shape(p))
 
     def begin(self, *, prox_mu: float = 0.0, reset: bool = True) -> None:
         """Start a round from the weights as they are, which the proximal term remembers as w_t, each rank its part."""
@@ -88,6 +118,21 @@ class ZeroOptimization:
                 yield p
 
 
+def wrap(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig, *, max_grad_norm: float
+) -> ZeroOptimization:
+    """A second model beside the policy under the same stage, with an engine of its own."""
+    settings = json.loads(settings_file(config).read_text(encoding="utf-8"))
+    settings |= {"bf16": {"enabled": compute_dtype(config) is torch.bfloat16}, "train_micro_batch_size_per_gpu": 1}
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
+    return ZeroOptimization(engine, max_grad_norm=max_grad_norm)
+
+
+def settings_file(config: RunConfig) -> Path:
+    """What `trainer.deepspeed` names."""
+    return ROOT / "conf" / "deepspeed" / f"{config.trainer.deepspeed}.json"
+
+
 def _weight(p: torch.nn.Parameter) -> torch.Tensor:
     return safe_get_local_fp32_param(p) if hasattr(p, "ds_id") else p._hp_mapping.hp_fragment
 
@@ -105,35 +150,26 @@ def _set_grad(p: torch.nn.Parameter, grad: torch.Tensor) -> None:
         p._hp_mapping.get_lp_grad_fragment(p._index_in_param_group).copy_(grad)
 
 
-def shape(p: torch.nn.Parameter) -> tuple[int, ...]:
+def _shape(p: torch.nn.Parameter) -> tuple[int, ...]:
     """A parameter's own shape, also while it is partitioned."""
     return tuple(getattr(p, "ds_shape", p.shape))
 
 
 @torch.no_grad()
-def put(parameters: Mapping[str, torch.nn.Parameter], arrays: Mapping[str, np.ndarray]) -> None:
-    """Set master and compute weights from rank 0's arrays, one parameter at a time; other ranks need none."""
-    for name, p in parameters.items():
-        device = torch.device(deepspeed.get_accelerator().current_device_name())
-        value = torch.empty(shape(p), dtype=torch.float32, device=device)
+def _put(p: torch.nn.Parameter, array: np.ndarray | None) -> None:
+    device = torch.device(deepspeed.get_accelerator().current_device_name())
+    value = torch.empty(_shape(p), dtype=torch.float32, device=device)
+    if array is not None:
+        value.copy_(torch.tensor(array))
+    dist.broadcast(value, 0)
+    if not hasattr(p, "ds_id"):
+        safe_set_full_fp32_param(p, value)
+        p.data.copy_(value)
+        return
+    size = p.ds_tensor.numel()
+    padded = torch.zeros(size * dist.get_world_size(), device=device)
+    padded[: value.numel()] = value.flatten()
+    safe_set_local_fp32_param(p, padded[size * dist.get_rank() :][:size])
+    with deepspeed.zero.GatheredParameters([p], modifier_rank=0):
         if dist.get_rank() == 0:
-            value.copy_(torch.tensor(arrays[name]))
-        dist.broadcast(value, 0)
-        if not hasattr(p, "ds_id"):
-            safe_set_full_fp32_param(p, value)
             p.data.copy_(value)
-            continue
-        size = p.ds_tensor.numel()
-        padded = torch.zeros(size * dist.get_world_size(), device=device)
-        padded[: value.numel()] = value.flatten()
-        safe_set_local_fp32_param(p, padded[size * dist.get_rank() :][:size])
-        with deepspeed.zero.GatheredParameters([p], modifier_rank=0):
-            if dist.get_rank() == 0:
-                p.data.copy_(value)
-
-
-@torch.no_grad()
-def masters(parameters: Mapping[str, torch.nn.Parameter]) -> Iterator[tuple[str, torch.Tensor]]:
-    """The full fp32 values, gathered from all ranks one parameter at a time; every rank has to go through all of them."""
-    for name, p in parameters.items():
-        yield name, safe_get_full_fp32_param(p).reshape(shape(p))
