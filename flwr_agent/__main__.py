@@ -40,10 +40,10 @@ def _load_strategy(config: RunConfig) -> Strategy:
     return strategies.load(config)
 
 
-def _load_model(run: Path) -> tuple[int, Arrays]:
+def _load_model(run: Path, round_: int | None) -> tuple[int, Arrays]:
     from server_app import checkpoint
 
-    state = checkpoint.last(run)
+    state = checkpoint.finished(run, round_)
     return state.round, state.arrays
 
 

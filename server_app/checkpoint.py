@@ -129,16 +129,19 @@ def _load(folder: Path, last: int, config: RunConfig) -> RunState:
     return _read(folder / name_of(last), facts)
 
 
-def last(folder: Path) -> RunState:
-    """The state after the last finished round of a run, which may be going on; nothing is changed.
+def finished(folder: Path, round_: int | None = None) -> RunState:
+    """The state after a finished round of a run, the last one if none is named; the run may be going on.
 
     Raises:
-        ResumeError: the folder holds no finished round, or its file is damaged.
+        ResumeError: the folder holds no such round, or its file is damaged.
     """
-    rounds = _complete(folder) if folder.is_dir() else []
+    rounds = sorted(_complete(folder)) if folder.is_dir() else []
     if not rounds:
         raise ResumeError(f"{folder} holds no finished round; give the folder of a run")
-    path = folder / name_of(max(rounds))
+    if round_ is not None and round_ not in rounds:
+        kept = ", ".join(map(str, rounds))
+        raise ResumeError(f"{folder} keeps no checkpoint of round {round_}; it has rounds {kept}")
+    path = folder / name_of(max(rounds) if round_ is None else round_)
     try:
         return _read(path, json.loads((path / STATE).read_text(encoding="utf-8")))
     except DAMAGE as error:

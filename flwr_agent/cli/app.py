@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flwr_agent.cli import check, keys, labels, partition, play, serve
+from flwr_agent.cli import check, export, keys, labels, partition, play, serve
 
 app = typer.Typer(
     help="Federated reinforcement learning of LLM agents.",
@@ -23,6 +23,7 @@ app.command()(serve.serve)
 
 app.command()(partition.partition)
 app.command()(labels.labels)
+app.command()(export.export)
 
 
 @app.command()

@@ -17,5 +17,5 @@ class Parts:
 
     load_strategy: Callable[[RunConfig], Strategy]
     """Finds the aggregation strategy of a configuration, or raises."""
-    load_model: Callable[[Path], tuple[int, Arrays]]
-    """The last finished round of a run folder, and its model."""
+    load_model: Callable[[Path, int | None], tuple[int, Arrays]]
+    """A finished round of a run folder, the last one if none is named, and its model."""

@@ -13,6 +13,8 @@ from recorded import Moved, play
 
 from flwr_agent.paths import ROOT
 
+pytest.importorskip("deepspeed", reason="needs pip install -e '.[deepspeed]'")
+
 KEYS = {
     "env__name": "tinyguess",
     "strategy__name": "fedprox",
