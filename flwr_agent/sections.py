@@ -376,14 +376,6 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CheckpointConfig:
-    """What a run folder keeps."""
-
-    keep: int = knob(2, "newest rounds whose model is kept", low=1)
-    milestone_every: int = knob(0, "every n-th round whose model is kept for good; 0 keeps none but round 0", low=0)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerConfig:
     """Where the heavy half of a client runs."""
 

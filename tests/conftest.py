@@ -13,6 +13,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-sandbox", action="store_true", help="fail, instead of skip, where bubblewrap is missing"
     )
+    parser.addoption("--require-chromium", action="store_true", help="fail, instead of skip, where Chromium is missing")
 
 
 @pytest.fixture(scope="session")

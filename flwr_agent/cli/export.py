@@ -8,8 +8,9 @@ from typing import Annotated, cast
 import typer
 from rich.console import Console
 
+from flwr_agent import presets
 from flwr_agent.cli.parts import Parts
-from flwr_agent.cli.runs import config_of
+from flwr_agent.config import resolve
 from flwr_agent.paths import code_hash
 
 
@@ -23,7 +24,7 @@ def export(
     ] = None,
 ) -> None:
     """Write the model of a round for transformers: safetensors, tokenizer, config, card; adapters also by themselves."""
-    config, parts = config_of(run), cast(Parts, context.obj)
+    config, parts = resolve(presets.of_run(run)), cast(Parts, context.obj)
     number, arrays = parts.load_model(run, round_)
     from flwr_agent.arrays import digest
     from flwr_agent.rl.export import export as write

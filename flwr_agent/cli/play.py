@@ -14,9 +14,8 @@ from rich.panel import Panel
 from rich.text import Text
 
 from envs.base import EnvAdapter, Step, Task
-from flwr_agent import settings
+from flwr_agent import presets, settings
 from flwr_agent.cli.parts import Parts
-from flwr_agent.cli.runs import flat_of
 from flwr_agent.cli.worlds import STYLE, Named
 from flwr_agent.config import KEYS, RunConfig, resolve
 from flwr_agent.errors import ConfigError
@@ -104,7 +103,7 @@ def _chosen(adapter: EnvAdapter, split: str, task: str) -> Task:
 
 def _config(run: Path, named: Named) -> RunConfig:
     """The run's own configuration, in the named environment."""
-    flat = flat_of(run)
+    flat = presets.of_run(run)
     if flat["env.name"] != named.name:
         flat = {key: value for key, value in flat.items() if not key.startswith("env.")}
     given = {f"env.{key}": value for key, value in {"name": named.name, **named.settings}.items()}

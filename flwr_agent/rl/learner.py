@@ -6,12 +6,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 
 from envs.base import EnvAdapter, Shard, Task
-from flwr_agent.arrays import ACTOR, CRITIC, part, prefixed
+from flwr_agent.arrays import ACTOR, CRITIC, distance, part, prefixed
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
@@ -19,6 +20,7 @@ from flwr_agent.rl import critic, moments, spawn
 from flwr_agent.rl.engine import to_engine
 from flwr_agent.rl.episode import Episode, Group, StopReason
 from flwr_agent.rl.generate import GREEDY
+from flwr_agent.rl.keep import best_and_worst
 from flwr_agent.rl.lora import client_rank, cut
 from flwr_agent.rl.model import identity, load_policy, locate
 from flwr_agent.rl.rollout import Attempt, Rollout
@@ -79,7 +81,8 @@ class Learner:
             )
         with clock("load"):
             values = part(request.arrays, CRITIC)
-            self.trainer.begin_round(self._own_arrays(request), critic=values, prox_mu=config.strategy.prox_mu)
+            before = self._own_arrays(request)
+            self.trainer.begin_round(before, critic=values, prox_mu=config.strategy.prox_mu)
             if config.trainer.optimizer_reset == "never":
                 moments.load(self.trainer, request.arrays)
         shard = to_shard(config, self._adapter(config, None).tasks("train"), request.client_id)
@@ -96,6 +99,7 @@ class Learner:
             steps.append(stats | _rollout_stats(groups, samples, config))
             num_examples += len(samples)
         metrics = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
+        metrics["update_norm"] = distance(before, self.trainer.weights())
         return TrainReply(
             round=request.round,
             client_id=request.client_id,
@@ -118,6 +122,7 @@ class Learner:
         episodes = self._played(adapter, attempts)
         metrics: dict[str, float] = {"time/evaluate": time.perf_counter() - start, "tasks": float(len(tasks))}
         outcomes: dict[str, tuple[float, ...]] = {}
+        kept: list[dict[str, Any]] = []
         for mode, played in zip(modes, _split(episodes, len(tasks)), strict=True):
             prefix = "" if mode == "sampled" else f"{mode}/"
             outcomes |= {
@@ -125,12 +130,14 @@ class Learner:
                 f"{mode}/task_score": tuple(e.score for e in played),
             }
             metrics |= {f"{prefix}{name}": value for name, value in _play_stats(played).items()}
+            kept += best_and_worst(played, tasks, self.chat, mode=mode, count=request.config.report.episodes)
         return EvaluateReply(
             round=request.round,
             metrics=metrics,
             outcomes=outcomes,
             tasks=tuple(task.id for task in tasks),
             types=tuple(str(task.meta.get("category", "")) for task in tasks),
+            episodes=tuple(kept),
         )
 
     def play(
