@@ -43,7 +43,8 @@ class StrategyConfig:
 
     name: str = knob(
         "fedavg",
-        "aggregation strategy: fedavg, fedprox, fedavgm, fedadagrad, fedadam, fedyogi, an entry point or module:Class",
+        "aggregation strategy: fedavg, fedprox, fedavgm, fedadagrad, fedadam, fedyogi, fedmedian, fedtrimmedavg, krum, "
+        "an entry point or module:Class",
         objective=True,
     )
     prox_mu: float = knob(0.0, "fedprox: proximal coefficient mu", low=0, objective=True)
@@ -59,6 +60,11 @@ class StrategyConfig:
     tau: float = knob(
         1e-3, "fedadagrad, fedadam, fedyogi: size of an update from which steps are bounded", low=1e-12, objective=True
     )
+    trim: float = knob(
+        0.2, "fedtrimmedavg: share of the replies dropped at each end", low=1e-3, high=0.49, objective=True
+    )
+    byzantine: int = knob(0, "krum: wrong clients that a round must stand", low=0, objective=True)
+    keep: int = knob(1, "krum: replies that are averaged (Multi-Krum from 2 on)", low=1, objective=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

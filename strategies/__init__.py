@@ -4,6 +4,7 @@ from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
 from strategies.registry import load
+from strategies.robust import FedMedian, FedTrimmedAvg, Krum
 from strategies.rounds import ClientOutcome, Observer, Round, Status
 from strategies.server_opt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 
@@ -13,8 +14,11 @@ __all__ = [
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedMedian",
     "FedProx",
+    "FedTrimmedAvg",
     "FedYogi",
+    "Krum",
     "Observer",
     "Round",
     "RoundStrategy",

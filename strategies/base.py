@@ -20,6 +20,7 @@ from flwr_agent.config import RunConfig
 from flwr_agent.errors import QuorumError
 from flwr_agent.requests import Arrays, TrainReply
 from flwr_agent.seeds import choose_clients
+from strategies.aggregate import Aggregator, Mean
 from strategies.fold import Fold
 from strategies.nodes import Nodes, default_placement
 from strategies.rounds import Observer, Round
@@ -91,6 +92,10 @@ class RoundStrategy(Strategy):
     @abstractmethod
     def step(self, arrays: Arrays, mean: Arrays) -> Arrays:
         """The next model, from this one and the mean of the replies."""
+
+    def aggregator(self) -> Aggregator:
+        """Where the replies of a round go; a weighted mean, unless a subclass has another rule."""
+        return Mean()
 
     def train_config(self, config: ConfigRecord) -> ConfigRecord:
         """What every train request of a round carries beside the model."""
@@ -201,7 +206,14 @@ class RoundStrategy(Strategy):
             for client in chosen
             if client in placed
         ]
-        self._fold = Fold(server_round, messages, from_record(arrays), weigh=self.weight, tell=self._observer.answered)
+        self._fold = Fold(
+            server_round,
+            messages,
+            from_record(arrays),
+            into=self.aggregator(),
+            weigh=self.weight,
+            tell=self._observer.answered,
+        )
         for client in chosen:
             if client not in placed:
                 self._fold.unreachable(client, self._nodes.why_not(client))
@@ -225,7 +237,7 @@ class RoundStrategy(Strategy):
                 f"start the run again to resume it ({reasons})"
             )
         self._observer.accepted(server_round, tuple(fold.accepted))
-        new = self.step(fold.base, fold.mean())
+        new = self.step(fold.base, fold.value())
         return to_record(new, keep_input=False), MetricRecord({**fold.mean_metrics()})
 
     def configure_evaluate(

@@ -14,7 +14,7 @@ from flwr_agent import protocol
 from flwr_agent.arrays import check_like
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, TrainReply
-from strategies.aggregate import Mean
+from strategies.aggregate import Aggregator
 from strategies.rounds import ClientOutcome, Status
 
 logger = logging.getLogger("flwr.agent")
@@ -29,6 +29,7 @@ class Fold:
         asked: Sequence[Message],
         base: Arrays,
         *,
+        into: Aggregator,
         weigh: Callable[[TrainReply], float],
         tell: Callable[[ClientOutcome], None],
     ) -> None:
@@ -41,7 +42,7 @@ class Fold:
         self.received_bytes = 0
         """Array bytes of all replies."""
         self._round, self._asked, self._weigh, self._tell = round_, asked, weigh, tell
-        self._mean, self._metrics = Mean(), []
+        self._into, self._metrics = into, []
         self._started = time.monotonic()
 
     def in_client_order(self, replies: Iterable[Message]) -> Iterable[Message]:
@@ -72,7 +73,7 @@ class Fold:
         except ProtocolError as error:
             self._end(asked, Status.REJECTED, str(error), payload_bytes=payload_bytes)
             return
-        self._mean.add(reply.arrays, weight)
+        self._into.add(reply.arrays, weight)
         self._metrics.append(reply.metrics)
         self._end(
             asked,
@@ -98,9 +99,9 @@ class Fold:
             if protocol.client_of(message.content) not in heard:
                 self._end(message, Status.MISSING, "no reply before the deadline")
 
-    def mean(self) -> Arrays:
-        """The mean of the accepted replies; callable once."""
-        return self._mean.value()
+    def value(self) -> Arrays:
+        """What the accepted replies make together; callable once."""
+        return self._into.value()
 
     def mean_metrics(self) -> dict[str, float]:
         """Unweighted mean of each metric over the accepted clients with a finite value of it."""

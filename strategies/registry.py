@@ -10,6 +10,7 @@ from flwr_agent.errors import ConfigError
 from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
+from strategies.robust import FedMedian, FedTrimmedAvg, Krum
 from strategies.server_opt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 
 STRATEGIES: dict[str, type[RoundStrategy]] = {
@@ -19,6 +20,9 @@ STRATEGIES: dict[str, type[RoundStrategy]] = {
     "fedadagrad": FedAdagrad,
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
+    "fedmedian": FedMedian,
+    "fedtrimmedavg": FedTrimmedAvg,
+    "krum": Krum,
 }
 ENTRY_POINTS = "flwr_agent.strategies"
 
