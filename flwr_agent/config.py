@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
+from flwr_agent import wire
 from flwr_agent.errors import ConfigError
 from flwr_agent.sections import (
     AlgorithmConfig,
@@ -23,6 +24,7 @@ from flwr_agent.sections import (
     LoraConfig,
     ModelConfig,
     PartitionConfig,
+    PrivacyConfig,
     PromptConfig,
     RolloutConfig,
     StrategyConfig,
@@ -41,6 +43,7 @@ __all__ = [
     "LoraConfig",
     "ModelConfig",
     "PartitionConfig",
+    "PrivacyConfig",
     "PromptConfig",
     "RolloutConfig",
     "RunConfig",
@@ -68,6 +71,7 @@ class RunConfig:
     fresh: bool = knob(False, "archive what the run folder holds and start at round 0")
     federation: FederationConfig = field(default_factory=FederationConfig)
     strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -132,6 +136,7 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
                 flat[key] = _checked(key, value)
     config = _build(RunConfig, flat, "")
     _check_together(config)
+    wire.check(config)
     return config
 
 

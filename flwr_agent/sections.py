@@ -65,6 +65,31 @@ class StrategyConfig:
     )
     byzantine: int = knob(0, "krum: wrong clients that a round must stand", low=0, objective=True)
     keep: int = knob(1, "krum: replies that are averaged (Multi-Krum from 2 on)", low=1, objective=True)
+    payload: str = knob(
+        "value", "what clients send: their weights, or how they have moved", allowed=("value", "delta"), objective=True
+    )
+    compression: str = knob(
+        "none", "how a delta is shortened on its way", allowed=("none", "bf16", "int8"), objective=True
+    )
+    error_feedback: bool = knob(False, "what compression has cost a client is added to its next delta", objective=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrivacyConfig:
+    """Noise on what is averaged, and what clients do to their updates before they send them."""
+
+    noise_multiplier: float = knob(
+        0.0, "standard deviation of the noise on the sum of updates, in units of clip; 0 is none", low=0, objective=True
+    )
+    clip: float = knob(1.0, "largest norm of one client's update", low=1e-12, objective=True)
+    delta: float = knob(1e-5, "delta at which epsilon is stated", low=1e-300, high=0.5)
+    budget: float = knob(0.0, "epsilon beyond which no round is begun; 0 is no limit", low=0)
+    mods: str = knob(
+        "none",
+        "Flower mods that clients apply, in order and with commas: fixedclipping, adaptiveclipping, localdp",
+        objective=True,
+    )
+    local_epsilon: float = knob(1.0, "localdp: epsilon of one reply, at delta", low=1e-12, objective=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

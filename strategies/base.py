@@ -40,8 +40,10 @@ class RoundStrategy(Strategy):
         >>> strategy.start(grid, initial_arrays, num_rounds=70).arrays
     """
 
-    knobs: ClassVar[frozenset[str]] = frozenset()
+    knobs: ClassVar[frozenset[str]] = frozenset({"payload", "compression", "error_feedback"})
     """Names under `strategy.` that the strategy uses; others are refused when they are set."""
+    is_private: ClassVar[bool] = True
+    """Whether noise may be calibrated for it: the next model depends on the replies through their plain mean alone."""
 
     def __init__(
         self,
