@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from envs import partition, registry
-from flwr_agent import policy
+from flwr_agent import policy, wire
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
 from flwr_agent.world import to_adapter, to_shard, to_world
@@ -50,6 +50,7 @@ def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:
     _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name"})
     known = partition.knobs(config.partition.strategy) | {"strategy"}
     _check_knobs("partition", config.partition.strategy, explicit, known)
+    _check_knobs("privacy", "a run without noise and mods", explicit, wire.used(config))
 
 
 def check_world(config: RunConfig) -> None:

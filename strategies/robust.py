@@ -31,6 +31,7 @@ class Robust(RoundStrategy):
 
     rule: str
     """The name by which messages call it."""
+    is_private = False
 
     def __init__(self, *, need: int = FEWEST, **who: Any) -> None:
         """Ask for at least `need` usable replies a round; `who` as in `RoundStrategy`.
