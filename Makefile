@@ -20,10 +20,11 @@ demo: install
 	$(BIN)/python -m flwr_agent run $(DEMO_ARGS)
 
 test: install
-	$(BIN)/python -m pytest -m "not slow and not gpu and not conformance" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
+		-m "not slow and not gpu and not conformance and not vllm" $(PYTEST_ARGS)
 
 slow: install
-	$(BIN)/python -m pytest -m "slow and not gpu and not conformance" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "slow and not gpu and not conformance and not vllm" $(PYTEST_ARGS)
 
 conformance: install
 	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[alfworld]'

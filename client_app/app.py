@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -43,7 +44,7 @@ def _train(message: Message, context: Context) -> Message:
     request = protocol.train_request(message.content, context.node_config)
     from flwr_agent.rl.worker import call
 
-    reply = call(request, node=_seat(message.content, context))
+    reply = call(request, **_seat(message.content, context))
     return Message(protocol.train_reply_content(request, reply), reply_to=message)
 
 
@@ -51,14 +52,17 @@ def _evaluate(content: RecordDict, context: Context) -> RecordDict:
     request = protocol.evaluate_request(content)
     from flwr_agent.rl.worker import call
 
-    return protocol.evaluate_reply_content(request, call(request, node=_seat(content, context)))
+    return protocol.evaluate_reply_content(request, call(request, **_seat(content, context)))
 
 
-def _seat(content: RecordDict, context: Context) -> str:
-    """Whose worker answers: the site's, or in simulation that of this actor, which serves many clients."""
+def _seat(content: RecordDict, context: Context) -> dict[str, Any]:
+    """Whose worker answers: the SuperNode's, or in simulation that of this actor, which serves many clients.
+
+    A SuperNode starts a process like this one for every message, and is its parent.
+    """
     if protocol.is_bound(content):
-        return f"partition-{context.node_config.get(protocol.PARTITION)}"
-    return f"actor-{os.getpid()}"
+        return {"node": f"node-{context.node_id}", "owner": os.getppid()}
+    return {"node": f"actor-{os.getpid()}"}
 
 
 def _answer(message: Message, work: Callable[[], Message]) -> Message:

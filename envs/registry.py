@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from envs import named
 from envs.base import EnvAdapter, Variant
 from envs.plain import PlainAdapter, is_plain
 from envs.verifier import NONE, verified
@@ -47,15 +47,16 @@ def create(
         'tinyguess'
     """
     cls = _load(name)
-    known = knobs(name)
-    for key, value in settings.items():
-        if key not in known:
-            raise ConfigError(f"env.{key}", value, f"environment {name!r} does not use this key; leave it unset")
+    _check_settings(name, settings)
     own = {key: value for key, value in settings.items() if key not in SHARED}
-    if is_plain(cls):
-        adapter: EnvAdapter = PlainAdapter(cls, name, own, style=style, variant=variant)
-    else:
-        adapter = cls(**own, style=style, variant=variant)
+    with named.blamed("env.name", name, "cannot be made"):
+        if is_plain(cls):
+            adapter: EnvAdapter = PlainAdapter(cls, name, own, style=style, variant=variant)
+        else:
+            adapter = cls(**own, style=style, variant=variant)
+    if lacking := [method for method in ("tasks", "make") if not hasattr(adapter, method)]:
+        fix = f"has no {' and no '.join(lacking)}; write tasks, reset and step, or all of envs.base.EnvAdapter"
+        raise ConfigError("env.name", name, fix)
     return verified(adapter, settings.get("verifier", NONE), weight=settings.get("verifier_weight", 1.0))
 
 
@@ -69,9 +70,7 @@ def knobs(name: str) -> frozenset[str]:
         >>> sorted(knobs("tinyguess"))
         ['verifier', 'verifier_weight']
     """
-    parameters = inspect.signature(_load(name)).parameters.values()
-    named = (p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
-    return frozenset(named) - _NOT_SETTINGS | SHARED
+    return frozenset(_parameters(name)) | SHARED
 
 
 def names() -> list[str]:
@@ -79,19 +78,35 @@ def names() -> list[str]:
     return sorted({*BUILTIN, *(point.name for point in entry_points(group=GROUP))})
 
 
+def _parameters(name: str) -> dict[str, Any]:
+    """Setting -> its default, of the constructor alone."""
+    parameters = inspect.signature(_load(name)).parameters.values()
+    by_name = (p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+    return {p.name: p.default for p in by_name if p.name not in _NOT_SETTINGS}
+
+
+def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
+    defaults = _parameters(name)
+    for key, value in settings.items():
+        if key not in defaults and key not in SHARED:
+            raise ConfigError(f"env.{key}", value, f"environment {name!r} does not use this key; leave it unset")
+    for key, default in defaults.items():
+        if default is inspect.Parameter.empty and key not in settings:
+            raise ConfigError(f"env.settings.{key}", "", f"environment {name!r} needs a value")
+
+
 def _load(name: str) -> Any:
-    module, colon, attribute = _target(name).partition(":")
-    if not colon:
-        raise ConfigError("env.name", name, "an entry point must have the form module:Class")
+    """The class or function behind a name; a built-in that lacks a package names the extra that has it."""
     try:
-        cls = getattr(importlib.import_module(module), attribute, None)
-    except ModuleNotFoundError as error:
-        raise ConfigError("env.name", name, _missing(name, module, error.name or module)) from error
-    except Exception as error:
-        raise ConfigError("env.name", name, f"cannot be imported: {type(error).__name__}: {error}") from error
-    if not (inspect.isclass(cls) or inspect.isfunction(cls)):
-        raise ConfigError("env.name", name, f"module {module} has no class or function {attribute!r}")
-    return cls
+        found = named.load("env.name", name, _target(name))
+    except ConfigError as error:
+        if name in BUILTIN and isinstance(error.__cause__, ModuleNotFoundError):
+            fix = f"needs the package {error.__cause__.name!r}: pip install 'flwr-agent[{name}]'"
+            raise ConfigError("env.name", name, fix) from error
+        raise
+    if not (inspect.isclass(found) or inspect.isfunction(found)):
+        raise ConfigError("env.name", name, "is neither a class nor a function")
+    return found
 
 
 def _target(name: str) -> str:
@@ -102,11 +117,3 @@ def _target(name: str) -> str:
     for point in entry_points(group=GROUP, name=name):
         return point.value
     raise ConfigError("env.name", name, "no such environment; name one of these or module:Class", allowed=names())
-
-
-def _missing(name: str, module: str, package: str) -> str:
-    if module == package or module.startswith(f"{package}."):
-        return f"module {package!r} cannot be found; check the spelling and the Python path"
-    if name in BUILTIN:
-        return f"needs the package {package!r}: pip install 'flwr-agent[{name}]'"
-    return f"needs the package {package!r}, which is not installed"

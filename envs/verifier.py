@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
-import importlib
 import inspect
 import json
 import math
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
+from envs import named
 from envs.base import Env, EnvAdapter, Step, Task
 from envs.wrapper import Wrapper
 from flwr_agent.errors import ConfigError, EnvError
@@ -188,19 +188,13 @@ def _read(verdict: Verdict) -> tuple[float, bool | None]:
 
 def _function(verifier: str) -> Verify:
     points = entry_points(group=GROUP, name=verifier)
-    module, _, name = next((point.value for point in points), verifier).partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name, None) if module and name else None
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            "env.verifier", verifier, f"needs the module {error.name!r}; check the Python path"
-        ) from error
+    target = next((point.value for point in points), verifier)
+    if ":" not in target:
+        fix = "no such verifier; give module:function, an entry point, the URL of a judge, or none"
+        raise ConfigError("env.verifier", verifier, fix)
+    found = named.load("env.verifier", verifier, target)
     if not inspect.isfunction(found):
-        raise ConfigError(
-            "env.verifier",
-            verifier,
-            "no such function; give module:function, an entry point, the URL of a judge, or none",
-        )
+        raise ConfigError("env.verifier", verifier, "is not a function")
     return found
 
 

@@ -17,7 +17,11 @@ TRAINING = ("torch", "transformers", "tokenizers", "trl", "accelerate", "dataset
 
 
 def main() -> None:
-    """Run a command; an error raised on purpose is one line on stderr: exit code 2 for bad input, else 1."""
+    """Run a command; an error raised on purpose is one line on stderr: exit code 2 for bad input, else 1.
+
+    Modules of the user's own are found in the working directory, after all that is installed.
+    """
+    sys.path.append(str(Path.cwd()))
     try:
         app(obj=Parts(load_strategy=_load_strategy, load_model=_load_model))
     except AgentError as error:

@@ -22,12 +22,24 @@ from flwr_agent.requests import Arrays
 if TYPE_CHECKING:
     from flwr.app import Array, ArrayRecord
 
+ACTOR, CRITIC = "actor/", "critic/"
+"""Group prefixes of the policy's and the value model's arrays in a record."""
 DTYPE = np.dtype("<f4")
 """Weights keep fp32 across every round boundary."""
 NUM_THREADS = min(4, os.cpu_count() or 1)
 BLOCK = 1 << 16
 """Elements worked on at a time: 256 KiB of fp32 stay in a core's cache."""
 _MAX_DIMS = 32
+
+
+def prefixed(prefix: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """Arrays under their group's prefix."""
+    return {prefix + name: values for name, values in arrays.items()}
+
+
+def part(arrays: Arrays, prefix: str) -> Arrays:
+    """The arrays of one group, under their own names."""
+    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
 
 
 def view(array: Array) -> np.ndarray:

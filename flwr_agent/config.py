@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
-from flwr_agent import wire
+from flwr_agent import settings, wire
 from flwr_agent.errors import ConfigError
 from flwr_agent.sections import (
     AlgorithmConfig,
@@ -120,6 +120,8 @@ def _get(config: RunConfig, key: str) -> Scalar:
 KEYS: dict[str, dataclasses.Field[Any]] = _walk(RunConfig)
 """Every dotted key of the tree with its field (type, default, documentation, range)."""
 
+CUT_SAMPLING = ("rollout.top_p", "rollout.top_k", "rollout.min_p")
+
 
 def resolve(*layers: Mapping[str, Any]) -> RunConfig:
     """Lay flat dicts over the defaults, later ones on top; `""` means unset.
@@ -130,10 +132,13 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
     flat: dict[str, Scalar] = {}
     for layer in layers:
         for key, value in layer.items():
+            if key in CUT_SAMPLING:
+                fix = "training samples from the whole distribution, which is the one the trainer scores; leave it out"
+                raise ConfigError(key, value, fix)
             if key not in KEYS:
                 raise ConfigError(key, value, "unknown key" + _nearest(key))
             if not isinstance(value, str) or value != "":
-                flat[key] = _checked(key, value)
+                flat[key] = settings.to_text(key, value) if key in settings.KEYS else _checked(key, value)
     config = _build(RunConfig, flat, "")
     _check_together(config)
     wire.check(config)
@@ -203,6 +208,7 @@ def _check_together(config: RunConfig) -> None:
             config.trainer.tasks_per_step,
             f"times federation.epochs_per_round={fed.epochs_per_round} exceeds {MAX_EPOCH_ROWS} task seeds a client-round",
         )
+    _check_algorithm(config)
     if config.algorithm.baseline == "none" and config.algorithm.scale_rewards == "std":
         raise ConfigError(
             "algorithm.scale_rewards",
@@ -215,3 +221,25 @@ def _check_together(config: RunConfig) -> None:
             "never",
             "one process serves many clients, so what is kept would leak between them; set federation.total_clients=1",
         )
+
+
+def _check_algorithm(config: RunConfig) -> None:
+    algorithm, rank = config.algorithm, config.model.lora.rank
+    is_ppo, size = algorithm.name == "ppo", algorithm.group_size
+    if is_ppo and size > 1:
+        fix = (
+            f"ppo compares no episodes; set it to 1 and trainer.tasks_per_step to {size} times as many (see preset ppo)"
+        )
+        raise ConfigError("algorithm.group_size", size, fix)
+    if not is_ppo and size < 2:
+        raise ConfigError("algorithm.group_size", size, "must be at least 2: grpo compares the episodes of a task")
+    if is_ppo and rank:
+        raise ConfigError("model.lora.rank", rank, "ppo trains a whole critic; use 0, or algorithm.name=grpo")
+    if rank and algorithm.kl_anchor == "round":
+        raise ConfigError("algorithm.kl_anchor", "round", "adapters are held to the model they adapt; use base")
+    if not is_ppo and algorithm.credit == "chained":
+        fix = "grpo compares whole episodes; use per_row, or algorithm.name=ppo"
+        raise ConfigError("algorithm.credit", "chained", fix)
+    if algorithm.dual_clip and algorithm.dual_clip <= 1 + algorithm.clip:
+        fix = f"must be above 1 + algorithm.clip = {1 + algorithm.clip:g}, or 0"
+        raise ConfigError("algorithm.dual_clip", algorithm.dual_clip, fix)

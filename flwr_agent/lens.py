@@ -19,7 +19,7 @@ from flwr_agent import lens_worlds
 from flwr_agent.config import RunConfig
 from flwr_agent.cross import CrossEvaluation
 from flwr_agent.lens_worlds import Winnable
-from flwr_agent.world import to_adapter, to_shard
+from flwr_agent.world import to_adapter, to_knobs, to_shard
 
 ORACLE_COLUMNS = ("world", "clients", "oracle wins", "in time", "actions")
 CROSS = "success in the world and on the tasks of"
@@ -99,7 +99,7 @@ def look(config: RunConfig, *, labels: Path | None = None, play_tasks: int = 0) 
     return Lens(
         env=config.env.name,
         strategy=strategy,
-        knobs={name: getattr(config.partition, name, None) for name in sorted(knobs(strategy))},
+        knobs=dict(sorted(to_knobs(config).items())),
         num_pool=len(tasks),
         num_held=int(held_CN.any(axis=0).sum()),
         clients=_clients(tasks, shards, held_CN, easy, worlds),

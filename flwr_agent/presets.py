@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from flwr_agent import settings
 from flwr_agent.config import RunConfig, resolve
 from flwr_agent.errors import ConfigError, DataError
 from flwr_agent.paths import CONF
@@ -67,12 +68,13 @@ def read(run_config: Mapping[str, Any]) -> Layers:
         DataError: the preset file is malformed.
     """
     preset = run_config.get("preset", "")
-    overrides = {key: value for key, value in run_config.items() if key != "preset" and value != ""}
+    given = {key: value for key, value in run_config.items() if key != "preset" and value != ""}
+    overrides = settings.expanded(given, scalar)
     if preset in ("", "none"):
-        return Layers(name="default", flat=overrides, sources={})
+        return Layers(name="default", flat=settings.folded(overrides), sources={})
     path = _find(preset)
     entries = parse(path)
-    flat = {key: value for key, (value, _) in entries.items()} | overrides
+    flat = settings.laid({key: value for key, (value, _) in entries.items()}, overrides)
     sources = {key: f"{path.name}:{line}" for key, (_, line) in entries.items() if key not in overrides}
     return Layers(name=path.stem, flat=flat, sources=sources)
 
@@ -153,7 +155,7 @@ _Loader.add_implicit_resolver(
 def _leaves(loader: _Loader, node: yaml.MappingNode, prefix: str) -> Iterator[tuple[str, Any, int]]:
     for key_node, value_node in node.value:
         key = f"{prefix}{key_node.value}"
-        if isinstance(value_node, yaml.MappingNode):
+        if isinstance(value_node, yaml.MappingNode) and prefix.removesuffix(".") not in settings.KEYS:
             yield from _leaves(loader, value_node, key + ".")
         else:
             yield key, loader.construct_object(value_node, deep=True), key_node.start_mark.line + 1

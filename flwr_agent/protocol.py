@@ -39,6 +39,7 @@ _ROUND, _CLIENT, _PLACEMENT, _EXAMPLES, _OUTCOMES = (
     "outcomes/",
 )
 _FOLDED = "folded-round"
+_TASKS, _TYPES = "tasks", "types"
 _ECHO = (_EXPERIMENT, _ROUND, _CLIENT)
 T = TypeVar("T")
 
@@ -171,7 +172,8 @@ def evaluate_request(content: RecordDict) -> EvaluateRequest:
 
 def evaluate_reply_content(request: EvaluateRequest, reply: EvaluateReply) -> RecordDict:
     """A reply's message content, on the client."""
-    echo = ConfigRecord({_EXPERIMENT: request.experiment, _ROUND: reply.round})
+    who = {_EXPERIMENT: request.experiment, _ROUND: reply.round}
+    echo = ConfigRecord({**who, _TASKS: list(reply.tasks), _TYPES: list(reply.types)})
     lists = {_OUTCOMES + name: [float(v) for v in values] for name, values in reply.outcomes.items()}
     return RecordDict({CONFIG: echo, METRICS: MetricRecord({**_floats(reply.metrics), **lists})})
 
@@ -182,13 +184,15 @@ def evaluate_reply(content: RecordDict, asked: RecordDict) -> EvaluateReply:
     Raises:
         ProtocolError: a record or key that is missing, or a reply to another request.
     """
-    record = _record(asked, CONFIG, ConfigRecord)
-    _check_echo(_record(content, CONFIG, ConfigRecord), record)
+    record, answer = _record(asked, CONFIG, ConfigRecord), _record(content, CONFIG, ConfigRecord)
+    _check_echo(answer, record)
     metrics = _record(content, METRICS, MetricRecord)
     return EvaluateReply(
         round=_get(record, _ROUND, int),
         metrics={k: float(v) for k, v in metrics.items() if not isinstance(v, list)},
         outcomes={k.removeprefix(_OUTCOMES): tuple(v) for k, v in metrics.items() if isinstance(v, list)},
+        tasks=tuple(map(str, _get(answer, _TASKS, list))),
+        types=tuple(map(str, _get(answer, _TYPES, list))),
     )
 
 

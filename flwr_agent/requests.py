@@ -78,3 +78,7 @@ class EvaluateReply:
     """`success`, `task_score`, … sampled; the same under `greedy/`."""
     outcomes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Per task and mode (`sampled/success`, `greedy/success`, `sampled/task_score`, …), in task order."""
+    tasks: tuple[str, ...] = ()
+    """Id of each task, in that order."""
+    types: tuple[str, ...] = ()
+    """Category of each task; empty where the environment names none."""

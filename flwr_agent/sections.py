@@ -96,10 +96,31 @@ class PrivacyConfig:
 class AlgorithmConfig:
     """The reinforcement-learning objective."""
 
-    name: str = knob("grpo", "learning algorithm", allowed=("grpo",), objective=True)
-    group_size: int = knob(8, "episodes per task whose returns are compared", low=2, objective=True)
-    kl_coef: float = knob(0.0, "weight of the k3 KL estimate to the base model", low=0, objective=True)
+    name: str = knob(
+        "grpo",
+        "advantages from the group's other episodes (grpo), or from a critic that is federated beside the policy (ppo)",
+        allowed=("grpo", "ppo"),
+        objective=True,
+    )
+    group_size: int = knob(8, "episodes per task whose returns are compared; 1 with ppo", low=1, objective=True)
+    kl_coef: float = knob(0.0, "weight of the k3 KL estimate to the anchor", low=0, objective=True)
+    kl_anchor: str = knob(
+        "base",
+        "what the KL term holds the policy to: the model of round 0, or the one each round starts from",
+        allowed=("base", "round"),
+        objective=True,
+    )
+    entropy_coef: float = knob(0.0, "weight of the entropy bonus, a mean over tokens", low=0, objective=True)
     clip: float = knob(0.2, "PPO ratio clip epsilon", low=0, objective=True)
+    dual_clip: float = knob(
+        0.0, "largest ratio that counts at a negative advantage, above 1 + clip; 0 is none", low=0, objective=True
+    )
+    importance_cap: float = knob(
+        2.0,
+        "largest weight of a token whose sampler gave it another probability than the trainer; 0 weighs none",
+        low=0,
+        objective=True,
+    )
     group_stats: str = knob(
         "rows",
         "mean and std over all turn rows of a group, or over its episodes",
@@ -126,6 +147,29 @@ class AlgorithmConfig:
         allowed=("success", "score", "shuffled"),
         objective=True,
     )
+    credit: str = knob(
+        "per_row",
+        "ppo: every turn is a sequence that earns the episode's return, or the turns are one sequence that earns it once",
+        allowed=("per_row", "chained"),
+        objective=True,
+    )
+    gamma: float = knob(1.0, "ppo: discount per token", low=0, high=1, objective=True)
+    gae_lambda: float = knob(
+        1.0, "ppo: lambda of generalised advantage estimation, per token", low=0, high=1, objective=True
+    )
+    whiten: bool = knob(True, "ppo: centre and scale the advantages of all tokens of a rollout", objective=True)
+    value_clip: float = knob(
+        0.5,
+        "ppo: how far a value may move from its old one before its error stops to fall; 0 is any",
+        low=0,
+        objective=True,
+    )
+    critic_loss: str = knob(
+        "global_token_mean",
+        "ppo: mean over all tokens of an optimizer step, or of the means of every four rows",
+        allowed=("global_token_mean", "legacy_exact"),
+        objective=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +179,10 @@ class TrainerConfig:
     lr: float = knob(4e-4, "AdamW learning rate", low=0, objective=True)
     weight_decay: float = knob(0.01, "AdamW weight decay", low=0, objective=True)
     max_grad_norm: float = knob(1.0, "gradient norm clip; 0 switches it off", low=0, objective=True)
+    critic_lr: float = knob(1e-3, "ppo: AdamW learning rate of the critic", low=0, objective=True)
+    critic_max_grad_norm: float = knob(
+        1.0, "ppo: gradient norm clip of the critic; 0 switches it off", low=0, objective=True
+    )
     tasks_per_step: int = knob(8, "tasks rolled out before each update (x group_size episodes)", low=1, objective=True)
     minibatch_rows: int = knob(0, "rows per optimizer step; 0 = all rows of the rollout", low=0, objective=True)
     micro_rows: int = knob(64, "rows per forward; changes speed and memory, never the result", low=1)
@@ -181,6 +229,11 @@ class ModelConfig:
         allowed=("auto", "float32", "bfloat16"),
         objective=True,
     )
+    critic_path: str = knob(
+        "auto",
+        "ppo: trained critic to start from, a folder; `auto` is the one beside `model.path`, else a fresh one; or `fresh`",
+        objective=True,
+    )
     lora: LoraConfig = field(default_factory=LoraConfig)
 
 
@@ -200,8 +253,19 @@ class RolloutConfig:
         objective=True,
     )
     temperature: float = knob(1.0, "training sampling temperature", low=1e-3, objective=True)
-    engine: str = knob("transformers", "generator", allowed=("transformers",))
-    schedule: str = knob("lockstep", "all live episodes move together", allowed=("lockstep",))
+    engine: str = knob("transformers", "inference engine", allowed=("transformers", "vllm"))
+    schedule: str = knob(
+        "lockstep",
+        "all live episodes move together, or `continuous`: an environment's step holds up nobody else",
+        allowed=("lockstep", "continuous"),
+    )
+    gpu_memory: float = knob(
+        0.5, "share of the client's part of a GPU that a colocated vLLM engine takes while awake", low=0.01, high=1
+    )
+    eager: bool = knob(False, "vLLM without compilation and CUDA graphs: starts sooner, answers more slowly")
+    server_url: str = knob(
+        "none", "http://HOST:PORT of a vLLM server of this machine, instead of an engine in the worker"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -258,6 +322,11 @@ class EnvConfig:
         "auto", "remote: file with the servers' token; `auto` finds that of a server of this machine"
     )
     digest: str = knob("any", "remote: digest that the servers must have (they print it)", objective=True)
+    settings: str = knob(
+        "none",
+        "what an environment of your own takes besides these keys: env.settings.NAME=VALUE, or a mapping",
+        objective=True,
+    )
     timeout_s: float = knob(300.0, "remote: seconds one request may take, its repetitions included", low=0.1)
 
 
@@ -293,6 +362,11 @@ class PartitionConfig:
         0, "bm25_*, lookalike, rank_wrapper, *_variant: worlds in use; 0 is the arm's own number", low=0, objective=True
     )
     scenes_per_client: int = knob(8, "scene_disjoint: scenes a client plays in", low=1, objective=True)
+    settings: str = knob(
+        "none",
+        "what a strategy of your own takes besides these keys: partition.settings.NAME=VALUE, or a mapping",
+        objective=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -311,10 +385,14 @@ class WorkerConfig:
     """Where the heavy half of a client runs."""
 
     mode: str = knob(
-        "inline",
-        "in the ClientApp's process, or in a process that outlives its messages",
-        allowed=("inline", "process"),
+        "auto",
+        "in the ClientApp's process, or in a process that outlives its messages; `auto` is the latter under a "
+        "SuperNode, on a machine with GPUs and for a python of its own",
+        allowed=("auto", "inline", "process"),
     )
     python: str = knob("same", "interpreter of the worker process")
+    gpus: float = knob(
+        1.0, "GPUs of one client, where there are any; a fraction shares one, a whole number is a group", low=0.01
+    )
     torch_threads: int = knob(1, "intra-op threads; part of what makes two runs equal bit for bit", low=1)
     idle_timeout_s: float = knob(600.0, "seconds without a request after which a worker process ends", low=1)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from envs import partition, registry
-from flwr_agent import policy, wire
-from flwr_agent.config import RunConfig
+from envs import named, partition, registry
+from flwr_agent import critics, policy, wire
+from flwr_agent.config import KEYS, RunConfig
 from flwr_agent.errors import ConfigError
+from flwr_agent.rl import spawn
 from flwr_agent.world import to_adapter, to_shard, to_world
+
+GRPO_KEYS = {f"algorithm.{name}" for name in ("group_stats", "episode_weight", "baseline", "scale_rewards")}
+PPO_KEYS = {
+    *(f"algorithm.{name}" for name in ("credit", "gamma", "gae_lambda", "whiten", "value_clip", "critic_loss")),
+    *("trainer.critic_lr", "trainer.critic_max_grad_norm", "model.critic_path"),
+}
 
 
 class Strategy(Protocol):
@@ -37,6 +43,8 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
     check_knobs(config, explicit)
     _check_knobs("strategy", config.strategy.name, explicit, load_strategy(config).knobs | {"name"})
     policy.check_policy(config)
+    if config.algorithm.name == "ppo":
+        critics.find(config)
     _check_folder(config.output_dir)
     _check_worker(config)
 
@@ -47,10 +55,14 @@ def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: names the key and those that are used.
     """
-    _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name"})
-    known = partition.knobs(config.partition.strategy) | {"strategy"}
+    _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name", "settings"})
+    known = partition.knobs(config.partition.strategy) | {"strategy", "settings"}
     _check_knobs("partition", config.partition.strategy, explicit, known)
     _check_knobs("privacy", "a run without noise and mods", explicit, wire.used(config))
+    unused = GRPO_KEYS if config.algorithm.name == "ppo" else PPO_KEYS
+    for key in sorted(explicit.keys() & unused):
+        fix = f"algorithm.name={config.algorithm.name} does not use this key; leave it unset"
+        raise ConfigError(key, explicit[key], fix)
 
 
 def check_world(config: RunConfig) -> None:
@@ -60,6 +72,11 @@ def check_world(config: RunConfig) -> None:
         ConfigError: a setting that the environment or the partition refuses, or a world that lacks a task of its shard.
         DataError: a data file is malformed.
     """
+    with named.blamed("env.name", config.env.name, "cannot be used"):
+        _check_world(config)
+
+
+def _check_world(config: RunConfig) -> None:
     adapter = to_adapter(config)
     if config.evaluation.where != "off" and config.evaluation.tasks > (held_out := len(adapter.tasks("val"))):
         raise ConfigError(
@@ -72,11 +89,23 @@ def check_world(config: RunConfig) -> None:
             to_world(config, shard)
 
 
+def check_interpreter(config: RunConfig) -> None:
+    """Refuse a run whose worker, on this machine, could not be imported.
+
+    Raises:
+        ConfigError: `worker.python` cannot be started or lacks a package; no GPU has been touched.
+    """
+    if config.worker.python != "same" or config.rollout.engine == "vllm":
+        spawn.check_python(config.worker.python, spawn.needed(config))
+
+
 def _check_knobs(section: str, chosen: str, explicit: Mapping[str, Any], known: frozenset[str]) -> None:
     for key, value in explicit.items():
         head, _, name = key.partition(".")
         if head == section and name not in known:
-            used = ", ".join(f"{section}.{k}" for k in sorted(known - {"name", "strategy"})) or "none"
+            names = sorted(known - {"name", "strategy", "settings"})
+            own = (f"{section}.{k}" if f"{section}.{k}" in KEYS else f"{section}.settings.{k}" for k in names)
+            used = ", ".join(own) or "none"
             raise ConfigError(key, value, f"{chosen} does not use this key; leave it unset (it uses: {used})")
 
 
@@ -90,8 +119,11 @@ def _check_folder(output_dir: str) -> None:
 
 
 def _check_worker(config: RunConfig) -> None:
-    python = config.worker.python
-    if python != "same" and config.worker.mode == "inline":
-        raise ConfigError("worker.python", python, "an inline worker has no interpreter; set worker.mode=process")
-    if python != "same" and shutil.which(python) is None:
-        raise ConfigError("worker.python", python, "no such program; give the path of a Python interpreter, or `same`")
+    worker, rollout = config.worker, config.rollout
+    if worker.python != "same" and worker.mode == "inline":
+        fix = "an inline worker has no interpreter; set worker.mode=process"
+        raise ConfigError("worker.python", worker.python, fix)
+    if worker.gpus > 1 and worker.gpus != int(worker.gpus):
+        raise ConfigError("worker.gpus", worker.gpus, "must be a fraction of one GPU or a whole number of them")
+    if rollout.server_url != "none" and rollout.engine != "vllm":
+        raise ConfigError("rollout.server_url", rollout.server_url, "is an address of vLLM; set rollout.engine=vllm")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from envs import partition, registry
 from envs.base import EnvAdapter, Shard, Task, Variant
-from flwr_agent.config import RunConfig
+from flwr_agent import settings
+from flwr_agent.config import EnvConfig, PartitionConfig, RunConfig
 from flwr_agent.errors import ConfigError
+
+_NOT_KNOBS = frozenset({"name", "strategy", "settings"})
+"""Keys of the sections that choose, and are never handed to what is chosen."""
 
 
 def to_adapter(config: RunConfig, variant: Variant | None = None) -> EnvAdapter:
@@ -17,8 +22,9 @@ def to_adapter(config: RunConfig, variant: Variant | None = None) -> EnvAdapter:
     Raises:
         ConfigError: no such environment, or it is not installed.
     """
-    settings = _used(config.env, registry.knobs(config.env.name))
-    return registry.create(config.env.name, settings, style=config.prompt.style, variant=variant)
+    name = config.env.name
+    used = _used("env", name, config.env, registry.knobs(name))
+    return registry.create(name, used, style=config.prompt.style, variant=variant)
 
 
 def to_shard(config: RunConfig, tasks: Sequence[Task], client_id: int) -> Shard:
@@ -28,8 +34,17 @@ def to_shard(config: RunConfig, tasks: Sequence[Task], client_id: int) -> Shard:
         ConfigError: no such strategy, or knobs that do not fit the tasks.
     """
     strategy = config.partition.strategy
-    knobs = _used(config.partition, partition.knobs(strategy))
-    return partition.shard(tasks, client_id, config.federation.total_clients, strategy, **knobs)
+    return partition.shard(tasks, client_id, config.federation.total_clients, strategy, **to_knobs(config))
+
+
+def to_knobs(config: RunConfig) -> dict[str, Any]:
+    """The values of the partition strategy's knobs; one of a third party's own that was left out has its default.
+
+    Raises:
+        ConfigError: no such strategy, or a setting that it does not take.
+    """
+    strategy = config.partition.strategy
+    return _used("partition", strategy, config.partition, partition.knobs(strategy))
 
 
 def to_world(config: RunConfig, shard: Shard) -> EnvAdapter:
@@ -46,5 +61,14 @@ def to_world(config: RunConfig, shard: Shard) -> EnvAdapter:
     return adapter
 
 
-def _used(section: Any, names: frozenset[str]) -> dict[str, Any]:
-    return {name: getattr(section, name) for name in names if hasattr(section, name)}
+def _used(section: str, chosen: str, values: EnvConfig | PartitionConfig, names: frozenset[str]) -> dict[str, Any]:
+    """The section's keys that `chosen` takes, and what `settings` holds for it."""
+    keys = {field.name for field in dataclasses.fields(values)} - _NOT_KNOBS
+    own = settings.to_mapping(values.settings)
+    for name, value in own.items():
+        if name not in names:
+            fix = f"{chosen} takes no such setting"
+            raise ConfigError(f"{section}.settings.{name}", value, fix, allowed=names - keys - registry.SHARED)
+        if name in keys:
+            raise ConfigError(f"{section}.settings.{name}", value, f"write {section}.{name} instead")
+    return {name: getattr(values, name) for name in names & keys} | own

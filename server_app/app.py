@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
+
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
@@ -19,7 +22,8 @@ def main(grid: Grid, context: Context) -> None:
     config = presets.build(layers)
     validate.check(config, layers.flat, load_strategy=strategies.load)
     if config.evaluation.where == "server":
+        validate.check_interpreter(config)
         validate.check_world(config)
     from flwr_agent.rl import worker
 
-    run(config, grid, initial_model=worker.initial_model, serve=worker.serve)
+    run(config, grid, initial_model=worker.initial_model, serve=partial(worker.call, node=f"server-{os.getpid()}"))

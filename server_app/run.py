@@ -14,7 +14,7 @@ from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 
 import strategies
-from flwr_agent import protocol
+from flwr_agent import critics, protocol
 from flwr_agent.arrays import digest, from_record, replace, to_record
 from flwr_agent.config import RunConfig
 from flwr_agent.report import curve
@@ -138,6 +138,8 @@ def _open(
 
 
 def _begin(folder: Path, config: RunConfig, model: InitialModel, ledger: Ledger) -> RunState:
+    if config.algorithm.name == "ppo":
+        ledger.append("critic", **dataclasses.asdict(critics.find(config)))
     experiment = hashlib.sha256(f"{folder}\0{config.fingerprint()}".encode()).hexdigest()[:16]
     state = RunState(
         round=0,

@@ -39,16 +39,26 @@ def summary(folder: Path, config: RunConfig, lines: Sequence[Line]) -> dict[str,
         "adv_estimator": config.algorithm.name,
         "partition_strategy": config.partition.strategy,
         "base_model": config.model.path,
-        "ref_anchor": "base",
+        "ref_anchor": config.algorithm.kl_anchor,
         "ref_model_path": config.model.path,
         "fingerprint": config.fingerprint(),
         **({"resumed_from_round": resumes[-1]["round"]} if resumes else {}),
         "loop_completed": last == fed.rounds,
         "final_model": str(folder / name_of(last)),
+        **_critic(folder, lines, last),
         "val_curve": [_point(line) for line in lines if line["kind"] == "evaluation"],
         "client_curve": [_client(line) for line in lines if line["kind"] == "client" and line["status"] == "accepted"],
         "rounds": [_round(folder, line, resumes) for line in rounds],
     }
+
+
+def _critic(folder: Path, lines: Sequence[Line], last: int) -> dict[str, Any]:
+    """Where PPO's critic came from and lies; it is in the same file as the policy."""
+    starts = [line for line in lines if line["kind"] == "critic"]
+    if not starts:
+        return {}
+    start = {"critic_init": starts[0]["init"], "start_critic": starts[0]["path"]}
+    return {**start, "final_critic": str(folder / name_of(last))}
 
 
 def _point(line: Line) -> dict[str, Any]:
@@ -60,7 +70,24 @@ def _point(line: Line) -> dict[str, Any]:
         "model": "aggregated" if line["round"] else "base",
         "n": max((len(values) for values in outcomes.values()), default=0),
         **{new: metrics[name] for name, new in names.items() if name in metrics},
+        **({"by_type": by_type(line)} if line.get("types") else {}),
     }
+
+
+def by_type(line: Line) -> dict[str, dict[str, float]]:
+    """Task type -> its number of tasks and its success in each mode: one pass over the tasks, cut by their type.
+
+    Example:
+        >>> by_type({"types": ["a", "b", "a"], "outcomes": {"sampled/success": [1.0, 0.0, 0.0]}})
+        {'a': {'n': 2, 'success_rate': 0.5}, 'b': {'n': 1, 'success_rate': 0.0}}
+    """
+    names = {"sampled/success": "success_rate", "greedy/success": "greedy_success_rate"}
+    found: dict[str, dict[str, float]] = {}
+    for kind in sorted(set(line["types"])):
+        at = [place for place, other in enumerate(line["types"]) if other == kind]
+        scored = {new: line["outcomes"][name] for name, new in names.items() if name in line["outcomes"]}
+        found[kind] = {"n": len(at)} | {new: sum(one[i] for i in at) / len(at) for new, one in scored.items()}
+    return found
 
 
 def _client(line: Line) -> dict[str, Any]:

@@ -40,7 +40,13 @@ def test_an_evaluation_survives_the_wire():
     request = protocol.evaluate_request(content)
     assert isinstance(request, EvaluateRequest)
     assert (request.round, request.config) == (2, config())
-    reply = EvaluateReply(round=2, metrics={"success": 0.5}, outcomes={"sampled/success": (1.0, 0.0), "none": ()})
+    reply = EvaluateReply(
+        round=2,
+        metrics={"success": 0.5},
+        outcomes={"sampled/success": (1.0, 0.0), "none": ()},
+        tasks=("a", "b"),
+        types=("x", "x"),
+    )
     assert protocol.evaluate_reply(protocol.evaluate_reply_content(request, reply), content) == reply
 
 

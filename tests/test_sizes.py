@@ -17,7 +17,7 @@ def test_files_and_functions_stay_small(path: Path):
 
 
 def test_only_the_launcher_names_processes_and_the_environment():
-    owners = {"flwr_agent/rl/launch.py", "flwr_agent/rl/supervise.py"}
+    owners = {"flwr_agent/rl/launch.py", "flwr_agent/rl/spawn.py", "flwr_agent/rl/supervise.py"}
     users = {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES

@@ -10,10 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from envs.alfworld import games, pool
+from envs.alfworld.walkthrough import adapted, opened
 from envs.base import Task, Variant, View
 from envs.minihouse import MiniHouse, prompt
 from envs.minihouse.episode import MAX_STEPS, Episode
-from envs.minihouse.rules import Rules, rules_of
+from envs.minihouse.rules import rules_of
 from envs.prompts import STYLES
 from flwr_agent.errors import ConfigError
 
@@ -76,12 +77,14 @@ class AlfWorld:
         return Episode(self._pool.engine(folder=self._folder, rules=self._rules))
 
     def oracle(self, task: Task) -> Sequence[str] | None:
-        """The commands that solve a generated game, or the walkthrough stored with a real one under ALFWorld's rules."""
+        """The commands that solve a generated game, or the walkthrough of a real one in this household's rules."""
         if self._folder is None:
             return MiniHouse(variant=self._variant).oracle(task)
-        if self._rules != Rules():
+        game = games.read(self._folder / task.meta["game"])
+        if game.get("walkthrough") is None:
             return None
-        return games.read(self._folder / task.meta["game"]).get("walkthrough")
+        is_light = task.meta["category"] == "look_at_obj_in_light"
+        return adapted(game["walkthrough"], self._rules, is_light=is_light, opened=opened(game["pddl_problem"]))
 
     def fingerprint(self) -> str:
         """Digest of the engine's version and of the games."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from envs.alfworld.wording import worded_alike
 from envs.minihouse.engine import PARAPHRASES
 from envs.minihouse.rules import Rules
 from flwr_agent.errors import DataError
@@ -45,6 +46,8 @@ def rewrite(game: Mapping[str, Any], rules: Rules, path: str) -> dict[str, Any]:
             fix = f"{edit.pattern!r} occurs {count} times, not 1 to {edit.most}; this game cannot have the variant"
             raise DataError(path, edit.field, fix)
     changed["pddl_problem"] += changed.pop("goal")
+    if rules.is_worded_alike:
+        changed["grammar"] = worded_alike(changed["grammar"], path)
     return changed
 
 

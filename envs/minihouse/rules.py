@@ -31,6 +31,8 @@ class Rules:
     """The target receptacle must have been examined or opened; under a lamp, the held object must have been examined."""
     goal_needs_shut: bool = False
     """The target receptacle must be shut, if it can be."""
+    is_worded_alike: bool = False
+    """Tasks of one type are worded alike, where a game file has one of two ways; generated households always are."""
 
 
 KINDS: dict[tuple[str, str], Rules] = {
@@ -51,13 +53,15 @@ KINDS: dict[tuple[str, str], Rules] = {
 
 
 def rules_of(variant: Variant | None) -> Rules:
-    """The rules a variant stands for; `scene_disjoint` restricts the tasks and leaves the rules alone.
+    """The rules a variant stands for; `scene_disjoint` restricts the tasks, and no wording may tell the scenes apart.
 
     Raises:
         ConfigError: if households have no such variant.
     """
-    if variant is None or variant.name == "scene_disjoint":
+    if variant is None:
         return Rules()
+    if variant.name == "scene_disjoint":
+        return Rules(is_worded_alike=True)
     kinds = {kind: rules for (name, kind), rules in KINDS.items() if name == variant.name}
     if not kinds:
         allowed = {"scene_disjoint", *(name for name, _ in KINDS)}

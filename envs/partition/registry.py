@@ -6,13 +6,13 @@ To add one without a fork: write a function of the form `Partition`, then name i
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
+from envs import named
 from envs.base import Shard, Task
 from flwr_agent.errors import ConfigError
 
@@ -71,7 +71,8 @@ def shard(
         raise ConfigError("client_id", client_id, f"must be from 0 to {num_clients - 1} (federation.total_clients - 1)")
     partition = find(strategy)
     _check_knobs(strategy, partition, values)
-    found = partition(tasks, client_id, num_clients, seed=seed, **values)
+    with named.blamed("partition.strategy", strategy, f"fails for client {client_id}"):
+        found = partition(tasks, client_id, num_clients, seed=seed, **values)
     _check_shard(strategy, found, tasks)
     return found
 
@@ -105,11 +106,7 @@ def find(strategy: str) -> Partition:
 
 
 def _imported(target: str, strategy: str) -> Partition:
-    module, _, name = target.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError("partition.strategy", strategy, f"cannot be imported ({error})") from error
+    found = named.load("partition.strategy", strategy, target)
     if not callable(found):
         raise ConfigError("partition.strategy", strategy, f"{target} is not a function")
     return found
@@ -131,7 +128,8 @@ def _check_knobs(strategy: str, partition: Partition, values: dict[str, Any]) ->
             )
     for name, default in defaults.items():
         if name not in values and default is inspect.Parameter.empty:
-            raise ConfigError(f"partition.{name}", "", f"strategy {strategy} needs a value")
+            own = "" if strategy in STRATEGIES else "settings."
+            raise ConfigError(f"partition.{own}{name}", "", f"strategy {strategy} needs a value")
 
 
 def _check_shard(strategy: str, found: Shard, tasks: Sequence[Task]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from flwr_agent import settings
 from flwr_agent.config import KEYS
 from flwr_agent.errors import ConfigError
 from flwr_agent.presets import scalar
@@ -36,7 +37,8 @@ def parse(arguments: Iterable[str]) -> dict[str, Any]:
 
 def absolute(values: Mapping[str, Any], base: Path) -> dict[str, Any]:
     """The same values with paths that exist under `base` made absolute, because the run works elsewhere."""
-    return {key: _absolute(key, value, base) for key, value in values.items()}
+    entries = settings.expanded(values, scalar)
+    return settings.folded({key: _absolute(key, value, base) for key, value in entries.items()})
 
 
 def _absolute(key: str, value: Any, base: Path) -> Any:

@@ -14,9 +14,10 @@ from rich.panel import Panel
 from rich.text import Text
 
 from envs.base import EnvAdapter, Step, Task
+from flwr_agent import settings
 from flwr_agent.cli.parts import Parts
 from flwr_agent.cli.worlds import STYLE, Named
-from flwr_agent.config import RunConfig, resolve
+from flwr_agent.config import KEYS, RunConfig, resolve
 from flwr_agent.errors import ConfigError, DataError
 from flwr_agent.seeds import seed_for
 from flwr_agent.world import to_adapter
@@ -109,5 +110,7 @@ def _config(run: Path, named: Named) -> RunConfig:
         raise DataError(file, "config", f"cannot be read ({error}); give the folder of a run") from None
     if flat["env.name"] != named.name:
         flat = {key: value for key, value in flat.items() if not key.startswith("env.")}
-    own = {f"env.{key}": value for key, value in {"name": named.name, **named.settings}.items()}
-    return resolve(flat, own, {STYLE: named.style})
+    given = {f"env.{key}": value for key, value in {"name": named.name, **named.settings}.items()}
+    own = {key if key in KEYS else key.replace("env.", "env.settings.", 1): value for key, value in given.items()}
+    below = settings.expanded(flat, json.loads)
+    return resolve(settings.laid(below, {**own, STYLE: named.style}))

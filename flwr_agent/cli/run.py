@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from flwr_agent import presets, validate
-from flwr_agent.cli import overrides, preview
+from flwr_agent.cli import modules, overrides, preview
 from flwr_agent.cli.progress import LEDGER, Display, Progress
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import AgentError
@@ -52,6 +52,7 @@ def plan(preset: str, arguments: Iterable[str], *, base: Path, load_strategy: Ca
     layers = replace(layers, flat=overrides.absolute(layers.flat, base))
     config = presets.build(layers, base=base)
     validate.check(config, layers.flat, load_strategy=load_strategy)
+    validate.check_interpreter(config)
     validate.check_world(config)
     return Plan(config=config, explicit=layers.flat | {"output_dir": config.output_dir})
 
@@ -95,8 +96,9 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
     federation = launch.Federation(
         num_nodes=fed.total_clients if is_deployment else fed.clients_per_round,
         threads=config.worker.torch_threads,
-        gpus=float(bool(launch.visible_gpus())),
+        gpus=config.worker.gpus * bool(launch.visible_gpus()),
         is_deployment=is_deployment,
+        modules=tuple(modules.folders(config)),
     )
     output.parent.mkdir(parents=True, exist_ok=True)
     log = output.with_name(output.name + ".log")

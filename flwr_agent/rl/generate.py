@@ -7,7 +7,8 @@ Axes: `B` requests, `T` tokens, `V` vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,7 +68,14 @@ class TransformersGenerator:
     def __init__(self, model: PreTrainedModel, *, eos_ids: Sequence[int], pad_id: int, max_batch: int = 512):
         self.model, self.pad_id, self.max_batch = model, pad_id, max_batch
         self._eos = torch.tensor(sorted(eos_ids), device=model.device)
-        self._queue: list[Request] = []
+        self._queue: deque[Request] = deque()
+
+    def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Nothing is copied: answers come from the model itself."""
+
+    def sleep(self) -> None:
+        """Drop what is queued."""
+        self._queue.clear()
 
     def submit(self, request: Request) -> None:
         """Queue one request for the next `collect`."""
@@ -75,7 +83,7 @@ class TransformersGenerator:
 
     def collect(self) -> list[Completion]:
         """Decode everything queued and return it in order of submission."""
-        queue, self._queue = self._queue, []
+        queue = [self._queue.popleft() for _ in range(len(self._queue))]
         was_training = self.model.training
         self.model.eval()
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,15 +18,17 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from flwr_agent.errors import AgentError, ConfigError, WorkerError
+from filelock import FileLock, Timeout
+
+from flwr_agent.errors import AgentError
 from flwr_agent.paths import ROOT
 
 PORTS = range(20_000, 32_768)
@@ -44,6 +47,8 @@ QUIET = {
 """No network calls, no installation while a run starts, every client's log line kept and no bars in it, devices as they
 are, and simulated clients at normal priority (Ray gives its workers nice 15)."""
 CONNECTION = "own"
+HOMES = "fa-"
+"""What the names of Flower's homes in the temporary folder begin with; short, for Ray's sockets."""
 
 
 class LaunchError(AgentError, RuntimeError):
@@ -66,6 +71,8 @@ class Federation:
     """GPUs of one client; simulated clients beyond what the machine has take turns."""
     is_deployment: bool = False
     """SuperNodes with processes of their own on loopback, one per client id, instead of the simulation."""
+    modules: tuple[Path, ...] = ()
+    """Folders of the user's own modules, which ServerApp and clients import too."""
 
     def simulation(self) -> str:
         """Flower's federation settings: as many clients side by side as there are cores."""
@@ -131,12 +138,14 @@ def flower(federation: Federation) -> Iterator[Flower]:
     Raises:
         LaunchError: it did not come up.
     """
-    with tempfile.TemporaryDirectory(prefix="fa-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+    sweep_homes()
+    with tempfile.TemporaryDirectory(prefix=HOMES, ignore_cleanup_errors=True) as folder, ExitStack() as stack:
         home = Path(folder)
+        stack.enter_context(FileLock(home / "owner.lock"))
         cwd = home / "empty"
         cwd.mkdir()
         port, *node_ports = free_ports(1 + federation.num_nodes * federation.is_deployment)
-        env = child_env(home, threads=federation.threads)
+        env = child_env(home, threads=federation.threads, modules=federation.modules)
         (home / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
             f'address = "127.0.0.1:{port}"\ninsecure = true\n',
@@ -149,8 +158,15 @@ def flower(federation: Federation) -> Iterator[Flower]:
         for client_id, node_port in enumerate(node_ports):
             command = _supernode(client_id, federation.num_nodes, port, node_port)
             log = home / f"supernode-{client_id}.log"
-            stack.enter_context(supervised(command, cwd, pinned(env, client_id), log))
+            stack.enter_context(supervised(command, cwd, pinned(env, client_id, gpus=federation.gpus), log))
         yield Flower(home=home, env=env, federation=federation, process=process)
+
+
+def sweep_homes() -> None:
+    """Remove the homes whose launcher was killed before it could."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{HOMES}*/owner.lock"):
+        with suppress(Timeout, OSError), FileLock(lock, timeout=0.0):
+            shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 @contextmanager
@@ -170,45 +186,15 @@ def supervised(command: list[str], cwd: Path, env: Mapping[str, str], log: Path)
         process.wait()
 
 
-def start_worker(address: str, *, python: str, idle_timeout_s: float, timeout_s: float = 300.0) -> None:
-    """Start a worker process that listens at the Unix socket `address` and outlives this process.
+def child_env(home: Path, *, threads: int, modules: Iterable[Path] = ()) -> dict[str, str]:
+    """Environment of Flower's processes: ours, quiet, with its own home and a path that cannot shadow the app.
 
-    Args:
-        address: socket; `address.log` gets what the worker prints.
-        python: interpreter, `same` for ours.
-        idle_timeout_s: seconds without a request after which it ends.
-        timeout_s: seconds it has to come up.
-
-    Raises:
-        ConfigError: there is no such interpreter.
-        WorkerError: it ended or did not listen in time.
+    Flower puts the app before this path; `modules` come last on it.
     """
-    interpreter = sys.executable if python == "same" else python
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    log = Path(f"{address}.log")
-    with log.open("ab") as out:
-        try:
-            process = subprocess.Popen(
-                [interpreter, "-m", "flwr_agent.rl.remote", address, str(idle_timeout_s)],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent, start_new_session=True,
-                env=dict(os.environ) | {"PYTHONPATH": path},
-            )  # fmt: skip
-        except OSError as error:
-            fix = f"cannot be started ({error.strerror}); give the path of a Python interpreter, or `same`"
-            raise ConfigError("worker.python", python, fix) from error
-    end = time.monotonic() + timeout_s
-    while not _listens(address):
-        if process.poll() is not None or time.monotonic() > end:
-            process.kill()
-            raise WorkerError(f"the worker process did not start: {_end_of(log)} (log: {log})")
-        time.sleep(0.1)
-
-
-def child_env(home: Path, *, threads: int) -> dict[str, str]:
-    """Environment of Flower's processes: ours, quiet, with its own home and a path that cannot shadow the app."""
     ours = dict(os.environ)
     entries = [Path(entry).absolute() for entry in ours.pop("PYTHONPATH", "").split(os.pathsep) if entry]
     kept = [str(entry) for entry in entries if entry.resolve() != ROOT]
+    kept += [str(folder) for folder in modules if str(folder) not in kept]
     path = os.pathsep.join([str(Path(sys.executable).parent), ours.get("PATH", os.defpath)])
     ray = {"RAY_TMPDIR": str(home)}
     return ours | QUIET | ray | {
@@ -232,10 +218,19 @@ def visible_gpus() -> list[str]:
     return [str(i) for i in range(sum(line.startswith("GPU ") for line in done.stdout.splitlines()))]
 
 
-def pinned(env: Mapping[str, str], index: int) -> dict[str, str]:
-    """`env` for the `index`-th of several processes that share our devices, one device each, in turn."""
-    gpus = visible_gpus()
-    return dict(env) | ({"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)]} if gpus else {})
+def pinned(env: Mapping[str, str], index: int, *, gpus: float = 1.0) -> dict[str, str]:
+    """`env` for the `index`-th of several processes that share our devices, `gpus` of them each, in turn.
+
+    Example (with `CUDA_VISIBLE_DEVICES=4,5`):
+        >>> [pinned({}, i, gpus=0.5)["CUDA_VISIBLE_DEVICES"] for i in range(4)]
+        ['4', '4', '5', '5']
+    """
+    visible = visible_gpus()
+    if not visible or not gpus:
+        return dict(env)
+    first = int(index * gpus + 1e-9)
+    mine = [visible[(first + i) % len(visible)] for i in range(min(max(1, int(gpus)), len(visible)))]
+    return dict(env) | {"CUDA_VISIBLE_DEVICES": ",".join(mine)}
 
 
 def free_ports(count: int) -> list[int]:
@@ -280,18 +275,10 @@ def _wait_until_healthy(process: subprocess.Popen[bytes], port: int, log: Path, 
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
-    raise LaunchError(f"Flower's SuperLink did not start on port {port}: {_end_of(log)}")
+    raise LaunchError(f"Flower's SuperLink did not start on port {port}: {end_of(log)}")
 
 
-def _listens(address: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(address)
-        except OSError:
-            return False
-    return True
-
-
-def _end_of(log: Path) -> str:
+def end_of(log: Path) -> str:
+    """The last lines of a log in one."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
     return " ".join(" ".join(lines[-12:]).split()) or "it said nothing"

@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 
 from envs.base import EnvAdapter, Shard, Task
+from flwr_agent.arrays import ACTOR, CRITIC, part, prefixed
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
+from flwr_agent.rl import critic
 from flwr_agent.rl.chat import Chat
+from flwr_agent.rl.engine import to_engine
 from flwr_agent.rl.episode import Episode, Group, StopReason
-from flwr_agent.rl.generate import GREEDY, TransformersGenerator
+from flwr_agent.rl.generate import GREEDY
 from flwr_agent.rl.lora import client_rank, cut
-from flwr_agent.rl.model import identity, load_base, load_policy, load_tokenizer
+from flwr_agent.rl.model import identity, load_base, load_policy, load_tokenizer, locate
 from flwr_agent.rl.rollout import Attempt, Rollout
 from flwr_agent.rl.samples import Sample, counted, to_return, to_samples
 from flwr_agent.rl.trainer import Trainer
-from flwr_agent.rl.weights import load_weights, to_arrays
+from flwr_agent.rl.weights import load_weights, to_arrays, whole
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
 from flwr_agent.world import to_adapter, to_shard, to_world
 
-ACTOR = "actor/"
-"""Group prefix of the policy's arrays in a record."""
-
 
 def initial_model(config: RunConfig) -> InitialModel:
-    """Round 0 of a federation: the policy's own weights, or its adapters that change nothing yet."""
+    """Round 0 of a federation: the policy's own weights, or its adapters that change nothing yet; with PPO a critic's."""
     policy = load_policy(config)
-    return InitialModel(arrays=_prefixed(to_arrays(policy)), base_digest=identity(policy))
+    arrays = prefixed(ACTOR, to_arrays(policy))
+    if config.algorithm.name == "ppo":
+        arrays |= prefixed(CRITIC, to_arrays(critic.initial(policy, config)))
+    return InitialModel(arrays=arrays, base_digest=identity(policy))
 
 
 def initial_arrays(config: RunConfig) -> Arrays:
@@ -53,9 +56,7 @@ class Learner:
         self.base_digest = identity(policy)
         base = load_base(policy, config) if config.algorithm.kl_coef else None
         self.trainer = Trainer(policy, base, self.chat, config)
-        self.generator = TransformersGenerator(
-            self.trainer.model, eos_ids=sorted(self.chat.eos_ids), pad_id=self.chat.pad_id
-        )
+        self.engine = to_engine(config, self.trainer.model, self.chat, locate(config))
         self._adapters: dict[str, EnvAdapter] = {}
 
     def train(self, request: TrainRequest) -> TrainReply:
@@ -65,12 +66,14 @@ class Learner:
             ProtocolError: the weights do not fit, or this host's base model is not the server's.
         """
         config, clock = request.config, _Clock()
-        if (config.algorithm.kl_coef or config.model.lora.rank) and request.base_digest != self.base_digest:
+        needs_base = config.algorithm.kl_coef and config.algorithm.kl_anchor == "base"
+        if (needs_base or config.model.lora.rank) and request.base_digest != self.base_digest:
             raise ProtocolError(
                 "the base model here is not the server's, so KL term or adapter would differ; use the same model.path files"
             )
         with clock("load"):
-            self.trainer.begin_round(self._own_arrays(request), prox_mu=config.strategy.prox_mu)
+            values = part(request.arrays, CRITIC)
+            self.trainer.begin_round(self._own_arrays(request), critic=values, prox_mu=config.strategy.prox_mu)
         shard = to_shard(config, self._adapter(config, None).tasks("train"), request.client_id)
         steps, num_examples = [], 0
         for epoch, seeds in enumerate(self._row_seeds(request)):
@@ -88,7 +91,7 @@ class Learner:
         return TrainReply(
             round=request.round,
             client_id=request.client_id,
-            arrays=_prefixed(self.trainer.weights()),
+            arrays=self._arrays(),
             num_examples=num_examples,
             metrics=metrics | clock.seconds(),
         )
@@ -96,7 +99,7 @@ class Learner:
     def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
         """Play the first `evaluation.tasks` held-out tasks, sampled and greedy, in the standard world."""
         config = request.config.evaluation
-        load_weights(self.trainer.model, _bare(request.arrays))
+        load_weights(self.trainer.model, part(request.arrays, ACTOR))
         adapter = self._adapter(request.config, None)
         tasks = adapter.tasks("val")[: config.tasks]
         modes = {"sampled": config.temperature} | ({"greedy": GREEDY} if config.greedy else {})
@@ -104,7 +107,7 @@ class Learner:
         attempts = [
             Attempt(task, i, seed_for("evaluation", i), t) for t in modes.values() for i, task in enumerate(tasks)
         ]
-        episodes = self._rollout(adapter).play(attempts)
+        episodes = self._played(adapter, attempts)
         metrics: dict[str, float] = {"time/evaluate": time.perf_counter() - start, "tasks": float(len(tasks))}
         outcomes: dict[str, tuple[float, ...]] = {}
         for mode, played in zip(modes, _split(episodes, len(tasks)), strict=True):
@@ -114,7 +117,13 @@ class Learner:
                 f"{mode}/task_score": tuple(e.score for e in played),
             }
             metrics |= {f"{prefix}{name}": value for name, value in _play_stats(played).items()}
-        return EvaluateReply(round=request.round, metrics=metrics, outcomes=outcomes)
+        return EvaluateReply(
+            round=request.round,
+            metrics=metrics,
+            outcomes=outcomes,
+            tasks=tuple(task.id for task in tasks),
+            types=tuple(str(task.meta.get("category", "")) for task in tasks),
+        )
 
     def play(
         self, tasks: Sequence[Task], *, purpose: str, temperature: float, shard: Shard | None = None
@@ -124,11 +133,16 @@ class Learner:
         Seeds depend on the purpose and the task alone, not on what else is played.
         """
         attempts = [Attempt(task, 0, seed_for(purpose, task.id), temperature) for task in tasks]
-        return self._rollout(self._adapter(self.config, shard)).play(attempts)
+        return self._played(self._adapter(self.config, shard), attempts)
+
+    def _arrays(self) -> Arrays:
+        trainer = self.trainer
+        values = prefixed(CRITIC, to_arrays(trainer.critic.model)) if trainer.critic else {}
+        return prefixed(ACTOR, trainer.weights()) | values
 
     def _own_arrays(self, request: TrainRequest) -> Arrays:
         """The model the client starts from: the server's, cut to the client's own rank where it has adapters."""
-        arrays = _bare(request.arrays)
+        arrays = part(request.arrays, ACTOR)
         rank = client_rank(request.config, request.client_id)
         return cut(arrays, rank) if rank != request.config.model.lora.rank else arrays
 
@@ -148,11 +162,13 @@ class Learner:
             for slot, task in enumerate(tasks)
             for i in range(size)
         ]
-        episodes = self._rollout(adapter).play(attempts)
+        episodes = self._played(adapter, attempts)
         return [Group(task.id, part) for task, part in zip(tasks, _split(episodes, size), strict=True)]
 
-    def _rollout(self, adapter: EnvAdapter) -> Rollout:
-        return Rollout(adapter, self.generator, self.chat, self.config.rollout)
+    def _played(self, adapter: EnvAdapter, attempts: Sequence[Attempt]) -> list[Episode]:
+        """Episodes by the policy as it is now."""
+        with self.engine.awake(whole(self.trainer.model)) as engine:
+            return Rollout(adapter, engine, self.chat, self.config.rollout).play(attempts)
 
     def _adapter(self, config: RunConfig, shard: Shard | None) -> EnvAdapter:
         """One client's world, or the standard one, in which all held-out tasks are played."""
@@ -204,11 +220,3 @@ def _rollout_stats(groups: Sequence[Group], samples: Sequence[Sample], config: R
 
 def _split(episodes: Sequence[Episode], size: int) -> list[list[Episode]]:
     return [list(episodes[at : at + size]) for at in range(0, len(episodes), size)]
-
-
-def _prefixed(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    return {ACTOR + name: values for name, values in arrays.items()}
-
-
-def _bare(arrays: Arrays) -> Arrays:
-    return {name.removeprefix(ACTOR): values for name, values in arrays.items() if name.startswith(ACTOR)}

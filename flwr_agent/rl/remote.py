@@ -1,8 +1,9 @@
 """The worker as a process of its own: it keeps model and optimizer while ClientApps come and go.
 
 Frames are JSON over a Unix socket, tensors are safetensors files in shared memory, removed by who reads them. The
-socket's name is a digest of run, configuration, code and node, so a worker never serves another configuration or code.
-Run by `python -m flwr_agent.rl.remote SOCKET IDLE_TIMEOUT_S`.
+socket's name is a digest of the node and one of run, configuration and code, so a worker never serves another
+configuration or code; a node has one worker, and a request that it may not serve replaces it.
+Run by `python -m flwr_agent.rl.remote SOCKET IDLE_TIMEOUT_S OWNER_PID`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import socket
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +24,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
 
+import psutil
 from filelock import FileLock, Timeout
 
 from flwr_agent.arrays import load, save
@@ -29,21 +32,28 @@ from flwr_agent.config import RunConfig, resolve
 from flwr_agent.errors import AgentError, WorkerError
 from flwr_agent.paths import code_hash
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+from flwr_agent.rl import spawn
 
 KINDS = {cls.__name__: cls for cls in (TrainRequest, EvaluateRequest, TrainReply, EvaluateReply)}
 POLL_S = 1.0
-"""Seconds between looks at a silent worker; in between the caller's other threads (heartbeats) run."""
+"""Seconds between looks at a silent worker, whose caller's other threads (heartbeats) run in between, and of an idle
+worker at its owner."""
 
 
-def ask(request: TrainRequest | EvaluateRequest, node: str) -> TrainReply | EvaluateReply:
-    """Let the node's worker answer; it is started if none is there.
+def ask(request: TrainRequest | EvaluateRequest, node: str, *, owner: int = 0) -> TrainReply | EvaluateReply:
+    """Let the node's worker answer; it is started if none is there, in place of one of another run or code.
+
+    Args:
+        request: what to answer.
+        node: whose worker.
+        owner: id of the process without which the worker has no purpose; 0 if there is none.
 
     Raises:
-        ConfigError: `worker.python` cannot be started.
+        ConfigError: `worker.python` cannot be started, or lacks a package.
         WorkerError: it died, or answered with an error; its log is named.
     """
     address = to_address(request, node)
-    with _claim(address), _connected(address, request.config) as connection, _shared() as folder:
+    with _claim(_stem(address)), _connected(address, request.config, owner) as connection, _shared() as folder:
         try:
             connection.send_bytes(_encode(request, folder))
             while not connection.poll(POLL_S):
@@ -56,43 +66,93 @@ def ask(request: TrainRequest | EvaluateRequest, node: str) -> TrainReply | Eval
         return _decode(answer)
 
 
+def dismiss(node: str) -> None:
+    """End the node's worker, if it has one."""
+    stem = _folder() / _digest(node)
+    with _claim(stem):
+        _end_all(stem)
+
+
 def to_address(request: TrainRequest | EvaluateRequest, node: str) -> str:
     """Socket of the worker that may answer this request; short, because the system allows about 100 bytes."""
-    parts = json.dumps([request.experiment, request.config.identity(), code_hash(), node])
-    folder = Path(tempfile.gettempdir()) / f"flwr-agent-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise WorkerError(f"{folder} belongs to another user; remove it")
-    return str(folder / f"{hashlib.sha256(parts.encode()).hexdigest()[:16]}.sock")
+    parts = [request.experiment, request.config.identity(), code_hash()]
+    return str(_folder() / f"{_digest(node)}-{_digest(parts)}.sock")
 
 
-def main(address: str, idle_timeout_s: float) -> None:
-    """Serve one request at a time until none has come for `idle_timeout_s` seconds."""
+def main(address: str, idle_timeout_s: float, owner: int = 0) -> None:
+    """Serve one request at a time until none has come for `idle_timeout_s` seconds or the owner is gone."""
     from flwr_agent.rl.worker import serve
 
     with socket.socket(socket.AF_UNIX) as listener:
         Path(address).unlink(missing_ok=True)
         listener.bind(address)
         listener.listen()
-        listener.settimeout(idle_timeout_s)
+        listener.settimeout(min(idle_timeout_s, POLL_S))
+        last = time.monotonic()
         while True:
             try:
                 peer, _ = listener.accept()
             except TimeoutError:
-                # A caller that holds the claim is about to connect; the socket goes only when nobody does.
-                with suppress(Timeout), _claim(address, timeout_s=0.0):
-                    Path(address).unlink(missing_ok=True)
-                    return
+                is_orphan = bool(owner) and not psutil.pid_exists(owner)
+                if is_orphan or time.monotonic() - last >= idle_timeout_s:
+                    # A caller that holds the claim is about to connect; the socket goes only when nobody does.
+                    with suppress(Timeout), _claim(_stem(address), timeout_s=0.0):
+                        Path(address).unlink(missing_ok=True)
+                        return
                 continue
             peer.settimeout(None)
             with Connection(peer.detach()) as connection, suppress(EOFError, ConnectionError), _shared() as folder:
                 connection.send_bytes(_answer(serve, connection.recv_bytes(), folder))
                 connection.recv_bytes()
+            last = time.monotonic()
 
 
-def _claim(address: str, *, timeout_s: float = -1.0) -> FileLock:
-    """The right to start, ask or end the worker at `address`; of one process at a time."""
-    return FileLock(f"{address}.lock", timeout=timeout_s)
+def _folder() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"flwr-agent-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise WorkerError(f"{folder} belongs to another user; remove it")
+    return folder
+
+
+def _digest(parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _stem(address: str) -> Path:
+    """What the names of a node's files begin with."""
+    file = Path(address)
+    return file.with_name(file.name.partition("-")[0])
+
+
+def _claim(stem: Path, *, timeout_s: float = -1.0) -> FileLock:
+    """The right to start, ask or end a node's worker; of one process at a time."""
+    return FileLock(f"{stem}.lock", timeout=timeout_s)
+
+
+def _end_all(stem: Path) -> None:
+    for address in stem.parent.glob(f"{stem.name}-*.sock"):
+        spawn.end_worker(str(address))
+
+
+@contextmanager
+def _connected(address: str, config: RunConfig, owner: int) -> Iterator[Connection]:
+    """A connection to the worker at `address`, started first, in place of the node's last one, if nobody listens."""
+    try:
+        connection = Client(address, "AF_UNIX")
+    except (FileNotFoundError, ConnectionRefusedError):
+        _end_all(_stem(address))
+        worker = config.worker
+        spawn.start_worker(
+            address,
+            python=worker.python,
+            needs=spawn.needed(config),
+            idle_timeout_s=worker.idle_timeout_s,
+            owner=owner,
+        )
+        connection = Client(address, "AF_UNIX")
+    with connection:
+        yield connection
 
 
 def _answer(serve: Any, frame: bytes, folder: Path) -> bytes:
@@ -104,20 +164,6 @@ def _answer(serve: Any, frame: bytes, folder: Path) -> bytes:
         traceback.print_exc()
         reason = " ".join(f"{type(error).__name__}: {error}".split())
     return json.dumps({"error": reason}).encode()
-
-
-@contextmanager
-def _connected(address: str, config: RunConfig) -> Iterator[Connection]:
-    """A connection to the worker at `address`, started first if nobody listens."""
-    from flwr_agent.rl import launch
-
-    try:
-        connection = Client(address, "AF_UNIX")
-    except (FileNotFoundError, ConnectionRefusedError):
-        launch.start_worker(address, python=config.worker.python, idle_timeout_s=config.worker.idle_timeout_s)
-        connection = Client(address, "AF_UNIX")
-    with connection:
-        yield connection
 
 
 @contextmanager
@@ -148,9 +194,10 @@ def _decode(frame: dict[str, Any]) -> Any:
         fields["config"] = resolve(fields["config"])
     if "outcomes" in fields:
         fields["outcomes"] = {name: tuple(values) for name, values in fields["outcomes"].items()}
+        fields |= {name: tuple(fields[name]) for name in ("tasks", "types")}
     return KINDS[frame["kind"]](**fields)
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    main(sys.argv[1], float(sys.argv[2]))
+    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))

@@ -1,4 +1,6 @@
-"""The agent loop: many episodes at once, each turn one batch of answers, every token kept as generated.
+"""The agent loop: many episodes at once, every token kept as generated.
+
+Lockstep: each turn is one batch of answers. Continuous: every episode asks as soon as its environment has answered.
 
 Windowed mode (the default): each turn is a fresh prompt made of the task, the last k turns and the observation.
 Concat mode: one growing conversation per episode; its tokens are appended, never tokenised again.
@@ -16,6 +18,7 @@ from dataclasses import dataclass, field
 from envs.base import Env, EnvAdapter, Step, Task, View
 from flwr_agent.config import RolloutConfig
 from flwr_agent.rl.chat import Chat
+from flwr_agent.rl.desk import Desk
 from flwr_agent.rl.episode import Episode, StopReason, Turn
 from flwr_agent.rl.generate import Completion, Generator, Request
 from flwr_agent.seeds import seed_for
@@ -79,15 +82,39 @@ class Rollout:
         k = self.config.history
         started = [_Live(a, Episode(a.task.id, a.sample), deque(maxlen=k)) for a in attempts]
         try:
-            await asyncio.gather(*(self._start(one) for one in started))
-            for _ in range(self.config.max_turns):
-                live = self._prompted([one for one in started if one.episode.stop is StopReason.MAX_TURNS])
-                if not live:
-                    break
-                await asyncio.gather(*map(self._act, live, self._answers(live)))
+            await (self._lockstep(started) if self.config.schedule == "lockstep" else self._continuous(started))
         finally:
             await _close([one.env for one in started if hasattr(one, "env")])
         return [one.episode for one in started]
+
+    async def _lockstep(self, started: list[_Live]) -> None:
+        """All live episodes take a turn together."""
+        await asyncio.gather(*(self._start(one) for one in started))
+        for _ in range(self.config.max_turns):
+            live = self._prompted([one for one in started if one.episode.stop is StopReason.MAX_TURNS])
+            if not live:
+                break
+            await asyncio.gather(*map(self._act, live, self._answers(live)))
+
+    async def _continuous(self, started: list[_Live]) -> None:
+        """Nobody waits for another's environment."""
+        desk = Desk(self.generator)
+        serving = asyncio.ensure_future(desk.serve())
+        playing = asyncio.gather(*(self._alone(key, one, desk) for key, one in enumerate(started)))
+        try:
+            await asyncio.wait({serving, playing}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                playing.cancel()
+        finally:
+            desk.close()
+            await asyncio.gather(serving, playing)
+
+    async def _alone(self, key: int, one: _Live, desk: Desk) -> None:
+        await self._start(one)
+        for _ in range(self.config.max_turns):
+            if one.episode.stop is not StopReason.MAX_TURNS or not self._prompted([one]):
+                break
+            await self._act(one, await desk.answer(self._request(key, one)))
 
     async def _start(self, one: _Live) -> None:
         task = one.attempt.task
@@ -147,14 +174,16 @@ class Rollout:
     def _answers(self, live: list[_Live]) -> list[Completion]:
         """One answer to each prompt, in the order of `live`."""
         for key, one in enumerate(live):
-            attempt = one.attempt
-            seed = seed_for(attempt.seed, attempt.task.id, attempt.sample, len(one.episode.turns))
-            prompt = one.context + one.prompt
-            self.generator.submit(Request(key, prompt, seed, self.config.max_new_tokens, attempt.temperature))
+            self.generator.submit(self._request(key, one))
         answers: list[Completion] = []
         while len(answers) < len(live):
             answers += self.generator.collect()
         return sorted(answers, key=lambda answer: answer.key)
+
+    def _request(self, key: int, one: _Live) -> Request:
+        attempt = one.attempt
+        seed = seed_for(attempt.seed, attempt.task.id, attempt.sample, len(one.episode.turns))
+        return Request(key, one.context + one.prompt, seed, self.config.max_new_tokens, attempt.temperature)
 
 
 @contextmanager

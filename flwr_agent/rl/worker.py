@@ -6,10 +6,12 @@ what it is made of, never by a client, so any actor serves any client.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from flwr_agent.config import RunConfig
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
+from flwr_agent.rl.launch import visible_gpus
 
 if TYPE_CHECKING:
     from flwr_agent.rl.learner import Learner
@@ -36,15 +38,28 @@ def initial_model(config: RunConfig) -> InitialModel:
     return make(config)
 
 
-def call(request: TrainRequest | EvaluateRequest, *, node: str = "local") -> TrainReply | EvaluateReply:
+def call(request: TrainRequest | EvaluateRequest, *, node: str = "local", owner: int = 0) -> TrainReply | EvaluateReply:
     """Answer a request where `worker.mode` says: in this process, or in the node's worker process.
 
+    Args:
+        request: what to answer.
+        node: whose worker.
+        owner: id of the process that the worker works for, if it outlives this one; `auto` means a worker process then.
+
     Raises:
-        ConfigError: `worker.python` cannot be started.
+        ConfigError: `worker.python` cannot be started, or lacks a package.
         WorkerError: the worker process died or answered with an error.
     """
-    if request.config.worker.mode == "inline":
+    if is_inline(request.config, has_owner=bool(owner)):
         return serve(request)
     from flwr_agent.rl.remote import ask
 
-    return ask(request, node)
+    return ask(request, node, owner=owner or os.getpid())
+
+
+def is_inline(config: RunConfig, *, has_owner: bool) -> bool:
+    """Whether the worker is this process."""
+    worker = config.worker
+    if worker.mode == "auto":
+        return not (has_owner or worker.python != "same" or visible_gpus())
+    return worker.mode == "inline"

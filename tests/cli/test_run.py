@@ -64,13 +64,29 @@ def refused(cwd: Path, *arguments: str) -> str:
         (["strategy.name=fedavgg"], "strategy.name='fedavgg': no such strategy"),
         (["strategy.prox_mu=0.1"], "strategy.prox_mu=0.1: fedavg does not use this key; leave it unset"),
         (["federation.weights=3,-1"], "must be uniform, examples, or 2 positive numbers with commas"),
-        (["worker.python=/no/python", "worker.mode=process"], "worker.python='/no/python': no such program"),
-        (["worker.python=python3"], "set worker.mode=process"),
+        (["worker.python=/no/python", "worker.mode=process"], "worker.python='/no/python': cannot be started"),
+        (["worker.python=python3", "worker.mode=inline"], "set worker.mode=process"),
+        (["worker.gpus=1.5"], "a fraction of one GPU or a whole number"),
+        (["rollout.server_url=http://127.0.0.1:8000"], "set rollout.engine=vllm"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_bad_input_is_one_line_with_the_fix(tmp_path: Path, arguments: list[str], message: str):
     assert message in refused(tmp_path, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("installed", "engine", "lacks"),
+    [((), "transformers", "torch"), (("torch", "transformers", "trl"), "vllm", "vllm")],
+)
+def test_an_interpreter_without_what_a_worker_needs_is_refused(tmp_path: Path, installed, engine: str, lacks: str):
+    for package in installed:
+        (tmp_path / "site" / package).mkdir(parents=True)
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}/site exec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    reason = refused(tmp_path, f"worker.python={python}", f"rollout.engine={engine}")
+    assert f"worker.python='{python}': this interpreter lacks the package {lacks}" in reason
 
 
 def test_an_output_folder_below_a_file_is_refused(tmp_path: Path):

@@ -1,7 +1,9 @@
 """ALFWorld game files made for tests: the layout, vocabularies and scene features of the published ones."""
 
+import functools
 import json
 import re
+import runpy
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,9 +12,19 @@ from envs.minihouse.pddl import game
 from envs.minihouse.world import generate, kind
 
 
+def package():
+    return Path(find_spec("alfworld").submodule_search_locations[0])
+
+
+@functools.cache
+def goal_library():
+    """Type of task -> its goal and its two wordings, of the installed package."""
+    return runpy.run_path(str(package() / "gen" / "goal_library.py"))["gdict"]
+
+
 def logic():
     """Domain and grammar of the installed package."""
-    data = Path(find_spec("alfworld").submodule_search_locations[0]) / "data"
+    data = package() / "data"
     return tuple((data / name).read_text() for name in ("alfred.pddl", "alfred.twl2"))
 
 
@@ -39,6 +51,20 @@ def crowded(content):
     declared = sorted(set(re.findall(r"loc_bar_\d+ - location", merged)))
     merged = re.sub(r"loc_bar_\d+ - location ?", "", merged)
     return {**content, "pddl_problem": merged.replace("(:objects ", f"(:objects {' '.join(declared)} ")}
+
+
+def published(content, goal, *, wording=0):
+    """The same game with its goal and its sentence as ALFWorld's own generator writes them, in one of two wordings."""
+    library = goal_library()[goal.type]
+    names = {"obj": goal.object, "recep": goal.target, "toggle": goal.target}
+    wanted, sentence = library["pddl"].replace("#", "-"), library["templates"][wording].format(**names)
+    for name in names:
+        wanted = wanted.replace(
+            "{" + name + "}Type", re.search(rf"(?i)\b{names[name]}Type\b", content["pddl_problem"])[0]
+        )
+    start = content["pddl_problem"].partition("(:goal")[0]
+    grammar = content["grammar"].replace(f"Your task is to: {goal.text}.", f"Your task is to: {sentence}.")
+    return {**content, "pddl_problem": start + wanted, "grammar": grammar}
 
 
 def write(folder, split, name, content, *, trial="trial_T1", spec=None):

@@ -1,5 +1,4 @@
 import asyncio
-import random
 
 import pytest
 
@@ -38,24 +37,6 @@ def test_the_seed_changes_nothing():
     assert asyncio.run(play(MiniHouse(), TASK, actions, seed=1)) == asyncio.run(
         play(MiniHouse(), TASK, actions, seed=2)
     )
-
-
-def test_ten_thousand_random_answers_of_a_model_never_raise_and_pay_within_range():
-    async def fuzz():
-        draw, env = random.Random(3), MiniHouse()
-        alphabet = ["go to", "<action>take</action>", "egg", "fridge 1", "<think></think>\n", "look"]
-        episode = env.make()
-        step = await episode.reset(TASK, seed=0)
-        for _ in range(10_000):
-            action, _ = env.parse_action(" ".join(draw.choices(alphabet, k=5)))
-            before, step = step, await episode.step(action)
-            assert 0.0 <= step.reward <= 1.0
-            if step.text == "Nothing happens.":
-                assert step.admissible == before.admissible
-            if step.done:
-                step = await episode.reset(TASK, seed=0)
-
-    asyncio.run(fuzz())
 
 
 def test_the_first_paper_prompt_has_the_task_in_its_observation_only():

@@ -67,7 +67,7 @@ def test_an_unknown_style_or_variant_is_refused(name):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("no_such_module:Env", "cannot be found"), (f"{__name__}:Absent", "has no class or function 'Absent'")],
+    [("no_such_module:Env", "cannot be found"), (f"{__name__}:Absent", "has no 'Absent'")],
 )
 def test_a_missing_module_or_class_is_named(name, message):
     with pytest.raises(ConfigError, match=message):
@@ -118,6 +118,48 @@ def test_a_plain_class_plays_with_its_own_settings():
     assert won[-1].info["success"]
     lost = asyncio.run(play(adapter, task, ["a", "b", "sky"], seed=0))
     assert lost[-1] == Step("no", truncated=True, info={"success": False, "task_score": 0.0, "task_id": task.id})
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("raise RuntimeError('two\\nlines')", r"cannot be imported: RuntimeError: two lines \(.*odd\.py:1\)"),
+        ("x = (", r"cannot be imported: SyntaxError: .*odd\.py:1\)"),
+        ("import odd_package_nobody_has", "needs the package 'odd_package_nobody_has'"),
+        (
+            "class World:\n    def __init__(self, *, style, variant=None): {}['x']",
+            r"cannot be made: KeyError: 'x' \(.*:2\)",
+        ),
+        (
+            "class World:\n    def __init__(self): pass",
+            "cannot be made: TypeError: .*unexpected keyword argument 'style'",
+        ),
+        (
+            "class World:\n    def __init__(self, *, style, variant): pass",
+            "has no tasks and no make; write tasks, reset",
+        ),
+        ("World = 3", "is neither a class nor a function"),
+    ],
+)
+def test_other_people_s_code_that_breaks_is_one_line_that_says_where(source, message, tmp_path, monkeypatch):
+    (tmp_path / "odd.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "odd", raising=False)
+    with pytest.raises(ConfigError, match=rf"^env\.name='odd:World': .*{message}") as caught:
+        create("odd:World", {})
+    assert "\n" not in str(caught.value)
+    monkeypatch.delitem(sys.modules, "odd", raising=False)
+
+
+class Needy(Echo):
+    def __init__(self, *, word: str):
+        super().__init__(word=word)
+
+
+def test_a_setting_without_a_default_must_be_given():
+    with pytest.raises(ConfigError, match=r"env\.settings\.word='': environment '.*:Needy' needs a value"):
+        create(f"{__name__}:Needy", {})
+    assert create(f"{__name__}:Needy", {"word": "sky"}).oracle(Task("t", "train")) == ["sky"]
 
 
 def test_two_settings_have_two_fingerprints():

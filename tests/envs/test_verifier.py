@@ -174,10 +174,10 @@ async def hanging(transcript):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"verifier": "no_such_module:f"}, r"env\.verifier='no_such_module:f': needs the module 'no_such_module'"),
-        ({"verifier": named("absent")}, "no such function"),
-        ({"verifier": named("ESSAY")}, "no such function"),
-        ({"verifier": "judge"}, "no such function|needs the module"),
+        ({"verifier": "no_such_module:f"}, r"env\.verifier='no_such_module:f': module 'no_such_module' cannot be"),
+        ({"verifier": named("absent")}, "has no 'absent'"),
+        ({"verifier": named("ESSAY")}, "is not a function"),
+        ({"verifier": "judge"}, "no such verifier; give module:function"),
         ({"verifier": named("broken"), "verifier_weight": 1.5}, r"env\.verifier_weight=1\.5: must lie in \[0, 1\]"),
     ],
 )

@@ -7,26 +7,9 @@ import re
 import pytest
 
 from envs.webshop import WebShop
+from tests.envs.wild import wild
 
 NUM_ACTIONS = 10_000
-ALPHABET = "abc XYZ019[]<>\\\"'*?~^:()+-&|!{}/\t\r\n\x00\x1b\u200b\u00e9\u4e2d\U0001f6d2\ud800"
-SYNTAX = ("size: 8", "women's", "[x]", "red AND (", "-word", "a OR", "jacket^9", "*", "title:(red", "[1 TO 5]", "\\")
-
-
-def text(draw: random.Random) -> str:
-    if draw.random() < 0.004:
-        return draw.choice((draw.choice(ALPHABET) * 100_000, "soft jacket " * 9_000, "[" * 50_000 + "]" * 50_000))
-    return draw.choice((*SYNTAX, "".join(draw.choices(ALPHABET, k=draw.randrange(30)))))
-
-
-def wild(draw: random.Random, listed: tuple[str, ...]) -> str:
-    kind = draw.randrange(8)
-    if kind < 2 and listed:
-        return draw.choice(listed)
-    inner = text(draw)
-    return (f"search[{inner}]", f"click[{inner}]", f"click {inner}", f"search {inner}", f"click[[{inner}]]", inner)[
-        kind - 2
-    ]
 
 
 def may_apply(style: str, action: str, listed: tuple[str, ...]) -> bool:
@@ -35,7 +18,7 @@ def may_apply(style: str, action: str, listed: tuple[str, ...]) -> bool:
     if style == "compact" and not found:
         found = re.match(r"(\w+) (.+)", action, re.DOTALL)
     if len(action) > 2_000:
-        return action.startswith("search")
+        return action.startswith(("search", "click"))
     label = found[2].lower().replace(" ", "") if found else ""
     labels = {entry.lower().removeprefix("click").strip("[] ").replace(" ", "") for entry in listed} | {
         "next>",

@@ -126,7 +126,7 @@ def test_other_fields_and_other_parameters_rank_otherwise(strategy, pairs):
     assert all(best[i] != best[j] for i, j in pairs)
 
 
-@pytest.mark.parametrize(("index", "changed"), enumerate(LOOKALIKES))
+@pytest.mark.parametrize(("index", "changed"), list(enumerate(LOOKALIKES)))
 def test_clones_change_what_they_should_and_nothing_else(index, changed):
     shop = world("lookalike", index).shop
     plain = embedded_shop().products

@@ -114,6 +114,26 @@ def test_processes_share_the_visible_gpus_in_turn_by_position(monkeypatch: pytes
     assert [launch.pinned({}, i)["CUDA_VISIBLE_DEVICES"] for i in range(3)] == ["4", "5", "4"]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "devices"),
+    [(0.5, ["4", "4", "7", "7", "4"]), (2.0, ["4,7", "4,7", "4,7"]), (3.0, ["4,7"]), (1 / 3, ["4", "4", "4", "7"])],
+)
+def test_fractions_share_a_visible_gpu_and_groups_take_several(monkeypatch, gpus: float, devices: list[str]):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    assert [launch.pinned({}, i, gpus=gpus)["CUDA_VISIBLE_DEVICES"] for i in range(len(devices))] == devices
+
+
+def test_what_a_killed_launcher_left_is_swept_and_what_is_in_use_stays(monkeypatch, tmp_path: Path):
+    monkeypatch.setattr(launch.tempfile, "gettempdir", lambda: str(tmp_path))
+    used, left, foreign = (tmp_path / name for name in ("fa-used", "fa-left", "other"))
+    for home in (used, left, foreign):
+        (home / "empty").mkdir(parents=True)
+        (home / "owner.lock").touch()
+    with launch.FileLock(used / "owner.lock"):
+        launch.sweep_homes()
+    assert sorted(home.name for home in tmp_path.iterdir()) == ["fa-used", "other"]
+
+
 def test_without_gpus_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert launch.pinned({"A": "b"}, 0) == {"A": "b"}

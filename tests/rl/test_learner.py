@@ -14,6 +14,7 @@ from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import EvaluateRequest, TrainRequest
 from flwr_agent.rl import rollout
 from flwr_agent.rl.learner import Learner, initial_arrays
+from flwr_agent.seeds import seed_for
 from flwr_agent.world import to_shard
 
 ROUNDS, CLIENTS = (1, 2), (0, 1)
@@ -94,7 +95,7 @@ def test_a_round_moves_the_weights_and_says_what_it_measured(learner, ask, array
     assert all(values.dtype == np.float32 for values in reply.arrays.values())
     assert (reply.round, reply.client_id) == (1, 0)
     assert reply.num_examples == 2 * reply.metrics["rows"] > 0
-    assert {"time/load", "time/rollout", "time/update", "loss", "grad_norm", "kl_base", "reward"} <= set(reply.metrics)
+    assert {"time/load", "time/rollout", "time/update", "loss", "grad_norm", "kl", "reward"} <= set(reply.metrics)
     assert all(np.isfinite(value) for value in reply.metrics.values())
     assert reply.metrics["sampler_gap"] < 1e-4
     assert set(reply.metrics) == set(learner.train(ask(2, 1)).metrics)
@@ -123,8 +124,18 @@ def test_evaluation_plays_the_first_held_out_tasks_once_sampled_and_once_greedy(
     assert {name: len(values) for name, values in reply.outcomes.items()} == dict.fromkeys(
         ("sampled/success", "sampled/task_score", "greedy/success", "greedy/task_score"), 5
     )
+    assert reply.tasks == tuple(expected)
+    assert reply.types == tuple(task.meta["category"] for task in TinyGuess().tasks("val")[:5])
     assert reply.metrics["success"] == np.mean(reply.outcomes["sampled/success"])
     assert reply.metrics["greedy/success"] == np.mean(reply.outcomes["greedy/success"])
+
+
+def test_held_out_tasks_have_seeds_of_their_own_whatever_the_run_s_is(learner, score, monkeypatch):
+    played = watched(monkeypatch)
+    for seed in (1, 2):
+        learner.evaluate(replace(score, config=replace(score.config, seed=seed)))
+    expected = [seed_for("evaluation", number) for number in range(5)]
+    assert [one.seed for one in played] == expected * 4
 
 
 def test_another_base_model_is_refused_where_a_kl_term_would_measure_against_it(learner, ask, run):

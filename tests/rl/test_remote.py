@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -22,7 +24,7 @@ from policies import save_policy
 from flwr_agent.arrays import digest
 from flwr_agent.errors import ConfigError, WorkerError
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
-from flwr_agent.rl import launch, remote, worker
+from flwr_agent.rl import remote, spawn, worker
 
 NODE = "partition-0"
 
@@ -61,7 +63,7 @@ def evaluate(train: TrainRequest) -> EvaluateRequest:
 @pytest.fixture
 def socket(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An address that is short enough."""
-    return str(tmp_path_factory.mktemp("w") / "w.sock")
+    return str(tmp_path_factory.mktemp("w") / "w-1.sock")
 
 
 def address_of(request: TrainRequest) -> Path:
@@ -131,7 +133,7 @@ def test_a_worker_that_is_killed_is_an_error_and_the_next_call_starts_another(tr
 
 
 def is_claimed(request: TrainRequest) -> bool:
-    lock = FileLock(f"{address_of(request)}.lock")
+    lock = FileLock(address_of(request).with_name(address_of(request).name.partition("-")[0] + ".lock"))
     try:
         with lock.acquire(timeout=0):
             return False
@@ -163,11 +165,11 @@ def test_a_folder_of_somebody_else_is_not_used(train, monkeypatch):
         Path(tempfile.gettempdir(), f"flwr-agent-{somebody}").rmdir()
 
 
-def served(address: str, idle_timeout_s: float) -> threading.Thread:
+def served(address: str, idle_timeout_s: float, owner: int = 0) -> threading.Thread:
     """A worker in a thread, listening."""
-    thread = threading.Thread(target=remote.main, args=(address, idle_timeout_s), daemon=True)
+    thread = threading.Thread(target=remote.main, args=(address, idle_timeout_s, owner), daemon=True)
     thread.start()
-    assert wait_for(lambda: launch._listens(address))
+    assert wait_for(lambda: spawn.listens(address))
     return thread
 
 
@@ -179,7 +181,7 @@ def test_a_worker_that_nobody_needs_ends_and_takes_its_socket_along(socket):
 
 
 def test_a_worker_does_not_end_while_somebody_is_about_to_call(socket):
-    with FileLock(f"{socket}.lock"):
+    with FileLock(Path(socket).with_name("w.lock")):
         thread = served(socket, 0.1)
         thread.join(0.6)
         assert thread.is_alive()
@@ -212,7 +214,13 @@ def test_every_message_crosses_unchanged_as_json_and_its_tensors_do_not_stay_beh
         replace(train, arrays=model()),
         replace(evaluate, arrays=model()),
         TrainReply(round=3, client_id=1, arrays=model(), num_examples=7, metrics={"reward": 0.1 + 0.2, "x": 1e-300}),
-        EvaluateReply(round=3, metrics={"success": 1 / 3}, outcomes={"sampled/success": (1.0, 0.0), "empty": ()}),
+        EvaluateReply(
+            round=3,
+            metrics={"success": 1 / 3},
+            outcomes={"sampled/success": (1.0, 0.0), "empty": ()},
+            tasks=("a",),
+            types=("",),
+        ),
     ]
     for message in messages:
         frame = remote._encode(message, tmp_path)
@@ -240,16 +248,90 @@ def test_nothing_is_pickled():
 @pytest.mark.parametrize("python", ["/nowhere/python", "/"])
 def test_an_interpreter_that_cannot_be_started_is_refused_by_its_key(socket, python):
     with pytest.raises(ConfigError, match=r"worker\.python='/.*cannot be started .* give the path"):
-        launch.start_worker(socket, python=python, idle_timeout_s=1)
+        spawn.start_worker(socket, python=python, idle_timeout_s=1)
+
+
+def script(file: Path, text: str) -> str:
+    """A program that passes for an interpreter which has every package, and then does as `text` says."""
+    file.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exit 0\n{text}\n')
+    file.chmod(0o755)
+    return str(file)
 
 
 def test_a_worker_that_does_not_come_up_is_an_error_with_the_end_of_its_log(socket, tmp_path):
     with pytest.raises(WorkerError, match="did not start: it said nothing"):
-        launch.start_worker(socket, python="/bin/false", idle_timeout_s=1)
-    sleeper = tmp_path / "python"
-    sleeper.write_text("#!/bin/sh\necho $$ >&2\nexec sleep 600\n")
-    sleeper.chmod(0o755)
+        spawn.start_worker(socket, python=script(tmp_path / "mute", "exit 1"), idle_timeout_s=1)
+    sleeper = script(tmp_path / "python", "echo $$ >&2\nexec sleep 600")
     with pytest.raises(WorkerError, match=r"did not start: \d+ \(log: ") as caught:
-        launch.start_worker(socket, python=str(sleeper), idle_timeout_s=1, timeout_s=0.5)
+        spawn.start_worker(socket, python=sleeper, idle_timeout_s=1, timeout_s=0.5)
     pid = int(str(caught.value).partition("start: ")[2].split()[0])
     assert wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    with pytest.raises(ConfigError, match=r"worker\.python='/bin/false': is no Python interpreter"):
+        spawn.start_worker(socket, python="/bin/false", idle_timeout_s=1)
+
+
+def test_a_worker_ends_with_its_owner(socket):
+    owner = subprocess.Popen(["sleep", "600"])
+    thread = served(socket, 600.0, owner.pid)
+    thread.join(1.5)
+    assert thread.is_alive()
+    owner.kill()
+    owner.wait()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert not Path(socket).exists()
+
+
+def idle(folder: Path, name: str) -> tuple[str, psutil.Process]:
+    """A process that listens where a worker of that name would, as busy as can be."""
+    listen = "import socket,sys,time;s=socket.socket(socket.AF_UNIX);s.bind(sys.argv[1]);s.listen();time.sleep(600)"
+    address = str(folder / f"{name}.sock")
+    spawn.start_worker(
+        address, python=script(folder / "python", f"exec {sys.executable} -c '{listen}' $3"), idle_timeout_s=1
+    )
+    (process,) = [p for p in psutil.process_iter(["cmdline"]) if address in (p.info["cmdline"] or ())]
+    return address, process
+
+
+def test_a_node_has_one_worker_and_ending_it_touches_no_other_node(tmp_path):
+    (mine, old), (other, neighbour) = idle(tmp_path, "a-1"), idle(tmp_path, "b-1")
+    remote._end_all(remote._stem(str(tmp_path / "a-2.sock")))
+    assert wait_for(lambda: not old.is_running() or old.status() == psutil.STATUS_ZOMBIE)
+    assert not Path(mine).exists()
+    assert neighbour.is_running()
+    spawn.end_worker(other)
+    assert not Path(other).exists()
+
+
+def test_a_process_that_took_over_the_number_of_a_worker_is_left_alone(tmp_path):
+    stranger = subprocess.Popen(["sleep", "600"])
+    Path(tmp_path / "a-1.sock.pid").write_text(str(stranger.pid))
+    spawn.end_worker(str(tmp_path / "a-1.sock"))
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+@pytest.mark.slow
+def test_a_changed_configuration_replaces_the_node_s_worker_and_a_dismissed_one_is_gone(train):
+    worker.call(train, node=NODE)
+    (first,) = serving(train)
+    changed = replace(train, config=replace(train.config, seed=7))
+    worker.call(changed, node=NODE)
+    assert not first.is_running()
+    (second,) = serving(changed)
+    remote.dismiss(NODE)
+    assert not second.is_running()
+    assert not Path(remote.to_address(changed, NODE)).exists()
+
+
+def test_a_worker_is_a_process_where_messages_outlive_nothing_or_devices_are_scarce(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    auto = config()
+    assert worker.is_inline(auto, has_owner=False)
+    assert not worker.is_inline(auto, has_owner=True)
+    assert not worker.is_inline(config(worker__python="/usr/bin/python3"), has_owner=False)
+    assert worker.is_inline(config(worker__mode="inline"), has_owner=True)
+    assert not worker.is_inline(config(worker__mode="process"), has_owner=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    assert not worker.is_inline(auto, has_owner=False)

@@ -1,5 +1,6 @@
 """The agent loop: what is shown, what is recorded, and what happens when an environment breaks."""
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -15,12 +16,14 @@ from talkers import Countdown, Fault, Scripted, chat, ids
 
 from envs.base import Task, View
 from envs.tinyguess import INSTRUCTION, START, TinyGuess
+from flwr_agent.errors import ConfigError
 from flwr_agent.rl.episode import Episode, Group, StopReason
 from flwr_agent.rl.generate import Request, TransformersGenerator
 from flwr_agent.rl.rollout import Attempt, Rollout
 from flwr_agent.rl.samples import Sample, to_samples
 
 MODES = ("windowed", "concat")
+SCHEDULES = ("lockstep", "continuous")
 PLACES = ("make", "reset", "render", "parse_action", "step")
 
 
@@ -44,9 +47,10 @@ def samples(episodes: list[Episode], mode: str):
     return to_samples([Group(e.task_id, [e]) for e in episodes], run.algorithm, run.rollout)
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("mode", MODES)
-def test_results_come_in_the_order_of_the_attempts(mode):
-    play = rollout(Countdown(), mode=mode)
+def test_results_come_in_the_order_of_the_attempts(mode, schedule):
+    play = rollout(Countdown(), mode=mode, schedule=schedule)
     numbers = (3, 1, 5, 0, 2, 4)
     assert [outcome(e) for e in play.play(attempts(*numbers))] == [
         (f"n-{n}", 0, StopReason.DONE, 0.25 * n, True, n) for n in numbers
@@ -167,12 +171,13 @@ def test_siblings_meet_one_world_with_seeds_of_their_own_for_every_answer():
     assert {r.seed for r in again.generator.seen} == {r.seed for r in play.generator.seen}
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("place", PLACES)
-def test_an_episode_that_fails_once_is_played_again_as_if_nothing_had_happened(place, mode):
+def test_an_episode_that_fails_once_is_played_again_as_if_nothing_had_happened(place, mode, schedule):
     who = "any" if place in ("make", "parse_action") else "n-2"
     fine = rollout(Countdown(), mode=mode).play(attempts(1, 2, 3))
-    assert rollout(Countdown({(who, place): 1}), mode=mode).play(attempts(1, 2, 3)) == fine
+    assert rollout(Countdown({(who, place): 1}), mode=mode, schedule=schedule).play(attempts(1, 2, 3)) == fine
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -204,9 +209,10 @@ def test_what_was_played_stands_when_closing_fails(times, caplog: pytest.LogCapt
     assert [game.num_closed for game in world.made] == [1, 1, 1]
 
 
-def test_every_environment_is_closed_also_when_it_fails_or_the_engine_does():
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_environment_is_closed_also_when_it_fails_or_the_engine_does(schedule):
     world = Countdown({("n-2", "reset"): 99, ("n-3", "step"): 99})
-    rollout(world).play(attempts(1, 2, 3))
+    rollout(world, schedule=schedule).play(attempts(1, 2, 3))
     assert [game.num_closed for game in world.made] == [1] * 5
 
     def broken(*_: object) -> str:
@@ -214,15 +220,16 @@ def test_every_environment_is_closed_also_when_it_fails_or_the_engine_does():
 
     world = Countdown()
     with pytest.raises(Fault, match="no memory"):
-        rollout(world, broken).play(attempts(1, 2, 3))
+        rollout(world, broken, schedule=schedule).play(attempts(1, 2, 3))
     assert [game.num_closed for game in world.made] == [1] * 3
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("mode", MODES)
-def test_an_episode_is_the_same_alone_and_in_company(mode):
+def test_an_episode_is_the_same_alone_and_in_company(mode, schedule):
     world, run = (
         TinyGuess(style="compact"),
-        config(rollout__mode=mode, rollout__max_turns=3, rollout__max_new_tokens=5).rollout,
+        config(rollout__mode=mode, rollout__max_turns=3, rollout__max_new_tokens=5, rollout__schedule=schedule).rollout,
     )
     engine = TransformersGenerator(policy(seed=2), eos_ids=sorted(words().eos_ids), pad_id=words().pad_id)
     play = Rollout(world, engine, words(), run)
@@ -234,3 +241,38 @@ def test_an_episode_is_the_same_alone_and_in_company(mode):
         assert [(t.prompt_ids, t.response_ids) for t in one.turns] == [
             (t.prompt_ids, t.response_ids) for t in other.turns
         ]
+
+
+class Slow(Countdown):
+    """A world in which the steps of `n-4` take until all others have finished."""
+
+    def make(self):
+        game, world = super().make(), self
+        step = game.step
+
+        async def waiting(action: str):
+            while game.task_id == "n-4" and any(other.left for other in world.made if other is not game):
+                await asyncio.sleep(0.001)
+            return await step(action)
+
+        game.step = waiting
+        return game
+
+
+def test_a_step_that_takes_long_holds_up_nobody_else_in_a_continuous_rollout():
+    episodes = rollout(Slow(), schedule="continuous").play(attempts(4, 1, 3))
+    assert [(e.stop, len(e.turns)) for e in episodes] == [
+        (StopReason.DONE, 4),
+        (StopReason.DONE, 1),
+        (StopReason.DONE, 3),
+    ]
+
+
+def test_an_error_of_our_own_ends_a_continuous_rollout():
+    class Unwilling(type(chat())):
+        def continuation(self, answered, message):
+            raise ConfigError("rollout.mode", "concat", "no")
+
+    play = rollout(Countdown(), talk=Unwilling(chat().tokenizer), mode="concat", schedule="continuous")
+    with pytest.raises(ConfigError, match="no"):
+        play.play(attempts(2, 3))

@@ -50,6 +50,10 @@ def twice(tasks, client_id, num_clients, *, seed):
     return Shard(client_id, (tasks[0].id, tasks[0].id))
 
 
+def failing(tasks, client_id, num_clients, *, seed):
+    raise KeyError("x")
+
+
 def empty(tasks, client_id, num_clients, *, seed):
     return Shard(client_id, ())
 
@@ -69,7 +73,13 @@ def test_a_third_partys_function_is_found_by_entry_point(monkeypatch):
 
 @pytest.mark.parametrize(
     ("function", "fault"),
-    [("twice", "more often"), ("empty", "no task"), ("absent", "imported"), ("TASKS", "not a function")],
+    [
+        ("twice", "more often"),
+        ("empty", "no task"),
+        ("absent", "has no 'absent'"),
+        ("TASKS", "not a function"),
+        ("failing", "KeyError: 'x' .*test_shard.py:"),
+    ],
 )
 def test_a_broken_third_party_is_refused_by_name(function, fault):
     with pytest.raises(ConfigError, match=fault):

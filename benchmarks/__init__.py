@@ -1,0 +1,1 @@
+"""What was measured, one module a page: `python -m benchmarks.NAME`."""

@@ -1,0 +1,41 @@
+"""One answer at a time from an engine that decodes many: what lets every episode go at its own pace."""
+
+from __future__ import annotations
+
+import asyncio
+
+from flwr_agent.rl.generate import Completion, Generator, Request
+
+
+class Desk:
+    """Hands each answer to the episode that waits for it; the engine decodes in a thread meanwhile."""
+
+    def __init__(self, generator: Generator):
+        self._generator = generator
+        self._waiting: dict[int, asyncio.Future[Completion]] = {}
+        self._news = asyncio.Event()
+        self._is_closed = False
+
+    async def answer(self, request: Request) -> Completion:
+        """The answer to one request, whose key nobody else waits for."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[request.key] = future
+        self._generator.submit(request)
+        self._news.set()
+        return await future
+
+    async def serve(self) -> None:
+        """Decode while anybody waits, until the desk is closed; raises what the engine raises."""
+        while not self._is_closed:
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting and not self._is_closed:
+                for completion in await asyncio.to_thread(self._generator.collect):
+                    future = self._waiting.pop(completion.key)
+                    if not future.done():
+                        future.set_result(completion)
+
+    def close(self) -> None:
+        """Let `serve` return once the engine is through with what it is at."""
+        self._is_closed = True
+        self._news.set()
