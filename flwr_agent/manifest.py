@@ -16,6 +16,8 @@ from flwr_agent.payload import forms
 if TYPE_CHECKING:
     from flwr.app import Array
 
+FILE = "manifest.txt"
+"""In the run folder: what `lines` says, before the first request."""
 METRICS: Mapping[str, str] = {
     "num-examples": "training rows",
     "rows": "rows of a rollout",

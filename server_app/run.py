@@ -20,6 +20,7 @@ from flwr_agent.config import RunConfig
 from flwr_agent.report import curve
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, InitialModel
 from server_app import checkpoint, summary
+from server_app.announce import announce
 from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
 from server_app.ledger import FILE, Ledger, Line
@@ -54,6 +55,7 @@ def run(
         if config.fresh:
             checkpoint.archive(folder)
         state, ledger, tail = _open(folder, config, initial_model)
+        announce(folder, config, strategy, state.arrays)
         record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
         evaluation = Evaluation(
             config, ledger, _play(config, grid, record, state.experiment, serve), done=_scored(ledger.lines())
