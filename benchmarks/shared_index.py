@@ -50,12 +50,17 @@ def client(task: tuple[int, Path]) -> tuple[int, float, float, int]:
     return builds, opened, uss_mb() - before, hash(tuple(hits))
 
 
-def main(num_products: int, num_clients: int) -> None:
-    """Print one row per process."""
+def measure(num_products: int, num_clients: int) -> tuple[list[tuple[int, float, float, int]], float]:
+    """What `client` says of each of `num_clients` processes that start together, builders first, and MB on disk."""
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(num_clients, mp_context=spawn) as pool:
         found = sorted(pool.map(client, [(num_products, Path(folder))] * num_clients), reverse=True)
-        size_mb = sum(file.stat().st_size for file in Path(folder).rglob("*.*")) / 1e6
+        return found, sum(file.stat().st_size for file in Path(folder).rglob("*.*")) / 1e6
+
+
+def main(num_products: int, num_clients: int) -> None:
+    """Print one row per process."""
+    found, size_mb = measure(num_products, num_clients)
     table = Table(
         "indexes built", "CPU s", "own memory, MB", title=f"{num_products:,} products, {size_mb:.0f} MB on disk"
     )

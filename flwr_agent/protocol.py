@@ -253,8 +253,12 @@ def _check_manifest(content: RecordDict, sent: Mapping[str, Any], compression: s
     manifest.check(_record(content, ARRAYS, ArrayRecord), expected, _record(content, METRICS, MetricRecord))
 
 
-def _own_code_only(config: RunConfig) -> RunConfig:
-    """Refuse what a site never does for a server: load `module:name`, reach another machine, send a file's content."""
+def own_code_only(config: RunConfig) -> RunConfig:
+    """Refuse what a site never does for a server: load `module:name`, reach another machine, send a file's content.
+
+    Raises:
+        ProtocolError: names the key and the way out.
+    """
     flat = config.flat()
     for key in ("env.name", "env.verifier", "partition.strategy", "env.url"):
         value = str(flat[key])
@@ -284,7 +288,7 @@ def _check_local(key: str, addresses: str) -> None:
 
 
 def _config_for(content: RecordDict, record: ConfigRecord) -> RunConfig:
-    return _own_code_only(_config(record)) if is_bound(content) else _config(record)
+    return own_code_only(_config(record)) if is_bound(content) else _config(record)
 
 
 def _config(record: ConfigRecord) -> RunConfig:

@@ -16,7 +16,7 @@ from flwr_agent import presets, validate
 from flwr_agent.cli import modules, overrides, preview
 from flwr_agent.cli.progress import LEDGER, Display, Progress
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import AgentError
+from flwr_agent.errors import AgentError, ConfigError, ProtocolError
 from flwr_agent.paths import ROOT
 from flwr_agent.rl import launch
 from flwr_agent.validate import Strategy
@@ -90,6 +90,8 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
     """
     config, output = plan.config, Path(plan.config.output_dir)
     fed = config.federation
+    if is_deployment:
+        _check_for_sites(config)
     if not config.fresh and is_complete(output, config):
         console.print(f"{result(output)}\nthis run is complete; add fresh=true to archive it and start over", **PLAIN)
         return
@@ -114,6 +116,16 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
         reason = last_error(log.read_bytes()[start:].decode(errors="replace"))
         raise RunFailed(f"run {status.removeprefix('finished:')}: {reason} (log: {log})")
     console.print(result(output), **PLAIN)
+
+
+def _check_for_sites(config: RunConfig) -> None:
+    """Refuse before anything starts what every SuperNode would refuse."""
+    from flwr_agent import protocol
+
+    try:
+        protocol.own_code_only(config)
+    except ProtocolError as error:
+        raise ConfigError("--deployment", True, str(error)) from None  # noqa: FBT003
 
 
 def is_complete(output: Path, config: RunConfig) -> bool:
