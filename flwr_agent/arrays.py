@@ -168,11 +168,16 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 def save(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file that is whole or absent, also after a power cut."""
+    tmp = path.with_name(path.name + ".tmp")
+    save_scratch(tmp, arrays, metadata)
+    replace(tmp, path)
+
+
+def save_scratch(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file that nobody needs after this process has ended."""
     from safetensors.numpy import save_file
 
-    tmp = path.with_name(path.name + ".tmp")
-    save_file({name: np.asarray(values, order="C") for name, values in arrays.items()}, tmp, metadata)
-    replace(tmp, path)
+    save_file({name: np.asarray(values, order="C") for name, values in arrays.items()}, path, metadata)
 
 
 def load(path: Path) -> Arrays:

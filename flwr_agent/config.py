@@ -16,27 +16,29 @@ from typing import Any, get_type_hints
 
 from flwr_agent import settings, wire
 from flwr_agent.errors import ConfigError
+from flwr_agent.modes import FEDERATED, LOCAL, settled
 from flwr_agent.sections import (
     AlgorithmConfig,
+    CheckpointConfig,
     EnvConfig,
     EvaluationConfig,
     FederationConfig,
     LoraConfig,
     ModelConfig,
     PartitionConfig,
-    PrivacyConfig,
     PromptConfig,
     RolloutConfig,
-    StrategyConfig,
     TrainerConfig,
     WorkerConfig,
     knob,
 )
 from flwr_agent.seeds import MAX_EPOCH_ROWS
+from flwr_agent.sharing import PrivacyConfig, StrategyConfig
 
 __all__ = [
     "KEYS",
     "AlgorithmConfig",
+    "CheckpointConfig",
     "EnvConfig",
     "EvaluationConfig",
     "FederationConfig",
@@ -80,6 +82,7 @@ class RunConfig:
     env: EnvConfig = field(default_factory=EnvConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
 
     def flat(self) -> dict[str, Scalar]:
@@ -139,7 +142,7 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
                 raise ConfigError(key, value, "unknown key" + _nearest(key))
             if not isinstance(value, str) or value != "":
                 flat[key] = settings.to_text(key, value) if key in settings.KEYS else _checked(key, value)
-    config = _build(RunConfig, flat, "")
+    config = settled(_build(RunConfig, flat, ""))
     _check_together(config)
     wire.check(config)
     return config
@@ -189,18 +192,7 @@ def _build(cls: type, flat: Mapping[str, Scalar], prefix: str) -> Any:
 
 def _check_together(config: RunConfig) -> None:
     fed = config.federation
-    if fed.clients_per_round > fed.total_clients:
-        raise ConfigError(
-            "federation.clients_per_round",
-            fed.clients_per_round,
-            f"cannot exceed federation.total_clients={fed.total_clients}",
-        )
-    if fed.min_clients > fed.clients_per_round:
-        raise ConfigError(
-            "federation.min_clients",
-            fed.min_clients,
-            f"cannot exceed federation.clients_per_round={fed.clients_per_round}",
-        )
+    _check_who(fed)
     rows = config.trainer.tasks_per_step * fed.epochs_per_round
     if rows > MAX_EPOCH_ROWS:
         raise ConfigError(
@@ -215,11 +207,39 @@ def _check_together(config: RunConfig) -> None:
             "std",
             "returns that are not centred (algorithm.baseline=none) are not scaled by their spread; use none",
         )
-    if config.trainer.optimizer_reset == "never" and fed.total_clients > 1:
+    if config.trainer.optimizer_reset == "never" and fed.mode == FEDERATED and fed.total_clients > 1:
         raise ConfigError(
             "trainer.optimizer_reset",
             "never",
-            "one process serves many clients, so what is kept would leak between them; set federation.total_clients=1",
+            "the moments of different clients are not averaged; set federation.total_clients=1, or a baseline as "
+            "federation.mode",
+        )
+
+
+def _check_who(fed: FederationConfig) -> None:
+    if fed.local_client and fed.mode != LOCAL:
+        raise ConfigError("federation.local_client", fed.local_client, "is the client of federation.mode=local alone")
+    if fed.local_client >= fed.total_clients:
+        raise ConfigError(
+            "federation.local_client", fed.local_client, f"clients are 0 to {fed.total_clients - 1}; choose one"
+        )
+    if fed.clients_per_round > fed.total_clients:
+        raise ConfigError(
+            "federation.clients_per_round",
+            fed.clients_per_round,
+            f"cannot exceed federation.total_clients={fed.total_clients}",
+        )
+    if fed.min_clients > fed.clients_per_round:
+        raise ConfigError(
+            "federation.min_clients",
+            fed.min_clients,
+            f"cannot exceed federation.clients_per_round={fed.clients_per_round}",
+        )
+    if (asked := fed.clients_per_round + fed.extra_clients) > fed.total_clients:
+        raise ConfigError(
+            "federation.extra_clients",
+            fed.extra_clients,
+            f"with clients_per_round makes {asked}, more than federation.total_clients={fed.total_clients}",
         )
 
 

@@ -24,72 +24,34 @@ def knob(
 class FederationConfig:
     """Who takes part, how often, and what happens when some do not answer."""
 
+    mode: str = knob(
+        "federated",
+        "average clients, or a baseline with the same trainer: all tasks in one place, or one client on its own",
+        allowed=("federated", "centralized", "local"),
+        objective=True,
+    )
+    local_client: int = knob(0, "the client of mode=local", low=0, objective=True)
+    budget: str = knob(
+        "steps",
+        "a baseline has the optimizer steps of one client, or also the samples of all clients of a round",
+        allowed=("steps", "samples"),
+        objective=True,
+    )
     total_clients: int = knob(2, "clients in the federation", low=1, objective=True)
     clients_per_round: int = knob(2, "clients asked each round", low=1, objective=True)
     rounds: int = knob(8, "federated rounds", low=1)
     epochs_per_round: int = knob(5, "rollout-and-update steps of a client in one round", low=1, objective=True)
     min_clients: int = knob(1, "replies below which a round fails and the run stops", low=1)
     round_timeout_s: float = knob(3600.0, "seconds a round waits for replies", low=1)
+    retries: int = knob(1, "times a client whose reply cannot be used is asked again within the round", low=0)
+    extra_clients: int = knob(
+        0, "clients asked beyond clients_per_round; the first clients_per_round usable replies count", low=0
+    )
     weights: str = knob(
         "uniform",
         "weight of a client in the average: uniform, examples (its training rows) or one number a client, as in 3,1",
         objective=True,
     )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StrategyConfig:
-    """How updates become a model."""
-
-    name: str = knob(
-        "fedavg",
-        "aggregation strategy: fedavg, fedprox, fedavgm, fedadagrad, fedadam, fedyogi, fedmedian, fedtrimmedavg, krum, "
-        "an entry point or module:Class",
-        objective=True,
-    )
-    prox_mu: float = knob(0.0, "fedprox: proximal coefficient mu", low=0, objective=True)
-    server_lr: float = knob(
-        0.0, "server optimizers: step size; 0 takes 1 for fedavgm and tau for the others", low=0, objective=True
-    )
-    momentum: float = knob(
-        0.9, "server optimizers: share of the last step direction that is kept", low=0, high=1, objective=True
-    )
-    beta2: float = knob(
-        0.99, "fedadam, fedyogi: share of the second moment that is kept", low=0, high=1, objective=True
-    )
-    tau: float = knob(
-        1e-3, "fedadagrad, fedadam, fedyogi: size of an update from which steps are bounded", low=1e-12, objective=True
-    )
-    trim: float = knob(
-        0.2, "fedtrimmedavg: share of the replies dropped at each end", low=1e-3, high=0.49, objective=True
-    )
-    byzantine: int = knob(0, "krum: wrong clients that a round must stand", low=0, objective=True)
-    keep: int = knob(1, "krum: replies that are averaged (Multi-Krum from 2 on)", low=1, objective=True)
-    payload: str = knob(
-        "value", "what clients send: their weights, or how they have moved", allowed=("value", "delta"), objective=True
-    )
-    compression: str = knob(
-        "none", "how a delta is shortened on its way", allowed=("none", "bf16", "int8"), objective=True
-    )
-    error_feedback: bool = knob(False, "what compression has cost a client is added to its next delta", objective=True)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PrivacyConfig:
-    """Noise on what is averaged, and what clients do to their updates before they send them."""
-
-    noise_multiplier: float = knob(
-        0.0, "standard deviation of the noise on the sum of updates, in units of clip; 0 is none", low=0, objective=True
-    )
-    clip: float = knob(1.0, "largest norm of one client's update", low=1e-12, objective=True)
-    delta: float = knob(1e-5, "delta at which epsilon is stated", low=1e-300, high=0.5)
-    budget: float = knob(0.0, "epsilon beyond which no round is begun; 0 is no limit", low=0)
-    mods: str = knob(
-        "none",
-        "Flower mods that clients apply, in order and with commas: fixedclipping, adaptiveclipping, localdp",
-        objective=True,
-    )
-    local_epsilon: float = knob(1.0, "localdp: epsilon of one reply, at delta", low=1e-12, objective=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,7 +150,10 @@ class TrainerConfig:
     micro_rows: int = knob(64, "rows per forward; changes speed and memory, never the result", low=1)
     epochs: int = knob(1, "passes over the rows of one rollout", low=1, objective=True)
     optimizer_reset: str = knob(
-        "per_round", "when the optimizer's state starts from zero", allowed=("per_round", "never"), objective=True
+        "auto",
+        "when the optimizer's state starts from zero; auto: never in a centralized run, else per_round",
+        allowed=("auto", "per_round", "never"),
+        objective=True,
     )
 
 
@@ -378,6 +343,14 @@ class EvaluationConfig:
     temperature: float = knob(0.4, "sampling temperature of the sampled score", low=1e-3)
     greedy: bool = knob(True, "also score greedy decoding")
     every: int = knob(1, "rounds between evaluations (round 0 and the last are always scored)", low=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointConfig:
+    """What a run folder keeps."""
+
+    keep: int = knob(2, "newest rounds whose model is kept", low=1)
+    milestone_every: int = knob(0, "every n-th round whose model is kept for good; 0 keeps none but round 0", low=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

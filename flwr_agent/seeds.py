@@ -43,6 +43,17 @@ def choose_clients(base_seed: int, round_: int, total: int, count: int) -> list[
     return sorted(random.Random(base_seed + round_ - 1).sample(range(total), count))
 
 
+def extra_clients(base_seed: int, round_: int, total: int, chosen: Sequence[int], count: int) -> list[int]:
+    """Clients asked beyond the chosen ones, ascending; a stream of its own, so that the choice does not depend on it.
+
+    Example:
+        >>> extra_clients(42, 1, 100, [14, 81], 2)
+        [4, 40]
+    """
+    others = [client for client in range(total) if client not in set(chosen)]
+    return sorted(rng(base_seed, "extra clients", round_).permutation(others)[:count].tolist())
+
+
 def client_seed(base_seed: int, round_: int, client_id: int) -> int:
     """Data seed of one client-round: `base + 100 r + c`."""
     return base_seed + 100 * round_ + client_id

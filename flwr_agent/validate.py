@@ -11,6 +11,7 @@ from envs import named, partition, registry
 from flwr_agent import critics, policy, wire
 from flwr_agent.config import KEYS, RunConfig
 from flwr_agent.errors import ConfigError
+from flwr_agent.modes import FEDERATED
 from flwr_agent.rl import spawn
 from flwr_agent.world import to_adapter, to_shard, to_world
 
@@ -41,7 +42,9 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
         DataError: names the file and the field.
     """
     check_knobs(config, explicit)
-    _check_knobs("strategy", config.strategy.name, explicit, load_strategy(config).knobs | {"name"})
+    strategy = load_strategy(config)
+    if config.federation.mode == FEDERATED:
+        _check_knobs("strategy", config.strategy.name, explicit, strategy.knobs | {"name"})
     policy.check_policy(config)
     if config.algorithm.name == "ppo":
         critics.find(config)

@@ -60,6 +60,7 @@ def run(
         evaluation = Evaluation(
             config, ledger, _play(config, grid, record, state.experiment, serve), done=_scored(ledger.lines())
         )
+        strategy.load_state(state.strategy)
         try:
             strategy.start(
                 grid,
@@ -94,12 +95,15 @@ class _Recorder(Observer):
         arrays = from_record(round_.arrays)
         model_digest = digest(arrays)
         seconds = {**round_.seconds, "digest": time.monotonic() - started}
-        facts = {f.name: getattr(round_, f.name) for f in dataclasses.fields(round_) if f.name != "arrays"}
+        facts = {
+            f.name: getattr(round_, f.name) for f in dataclasses.fields(round_) if f.name not in ("arrays", "state")
+        }
         self._ledger.append("round", **{**facts, "seconds": seconds, "digest": model_digest})
         state = dataclasses.replace(
             self._start,
             round=round_.round,
             arrays=arrays,
+            strategy=dict(round_.state),
             digest=model_digest,
             clients=tuple(round_.clients),
             ledger_position=self._ledger.position,

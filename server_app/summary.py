@@ -9,6 +9,7 @@ from typing import Any
 
 from flwr_agent.arrays import replace
 from flwr_agent.config import RunConfig
+from flwr_agent.modes import LOCAL
 from server_app.checkpoint import name_of
 from server_app.ledger import Line
 
@@ -34,7 +35,8 @@ def summary(folder: Path, config: RunConfig, lines: Sequence[Line]) -> dict[str,
         "total_rounds": fed.rounds,
         "epochs_per_round": fed.epochs_per_round,
         "env_kind": config.env.name,
-        "mode": "federated" if fed.total_clients > 1 else "centralized",
+        "mode": fed.mode,
+        **({"local_client_id": fed.local_client} if fed.mode == LOCAL else {}),
         "strategy": config.strategy.name,
         "adv_estimator": config.algorithm.name,
         "partition_strategy": config.partition.strategy,

@@ -15,7 +15,7 @@ from flwr_agent.arrays import ACTOR, CRITIC, part, prefixed
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
-from flwr_agent.rl import critic
+from flwr_agent.rl import critic, moments
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.engine import to_engine
 from flwr_agent.rl.episode import Episode, Group, StopReason
@@ -31,11 +31,16 @@ from flwr_agent.world import to_adapter, to_shard, to_world
 
 
 def initial_model(config: RunConfig) -> InitialModel:
-    """Round 0 of a federation: the policy's own weights, or its adapters that change nothing yet; with PPO a critic's."""
+    """Round 0 of a federation: the policy's own weights, or its adapters that change nothing yet; with PPO a critic's.
+
+    The state of optimizers that are never reset is part of the model.
+    """
     policy = load_policy(config)
     arrays = prefixed(ACTOR, to_arrays(policy))
     if config.algorithm.name == "ppo":
         arrays |= prefixed(CRITIC, to_arrays(critic.initial(policy, config)))
+    if config.trainer.optimizer_reset == "never":
+        arrays |= moments.zeros(arrays)
     return InitialModel(arrays=arrays, base_digest=identity(policy))
 
 
@@ -74,6 +79,8 @@ class Learner:
         with clock("load"):
             values = part(request.arrays, CRITIC)
             self.trainer.begin_round(self._own_arrays(request), critic=values, prox_mu=config.strategy.prox_mu)
+            if config.trainer.optimizer_reset == "never":
+                moments.load(self.trainer, request.arrays)
         shard = to_shard(config, self._adapter(config, None).tasks("train"), request.client_id)
         steps, num_examples = [], 0
         for epoch, seeds in enumerate(self._row_seeds(request)):
@@ -138,7 +145,8 @@ class Learner:
     def _arrays(self) -> Arrays:
         trainer = self.trainer
         values = prefixed(CRITIC, to_arrays(trainer.critic.model)) if trainer.critic else {}
-        return prefixed(ACTOR, trainer.weights()) | values
+        is_kept = self.config.trainer.optimizer_reset == "never"
+        return prefixed(ACTOR, trainer.weights()) | values | (moments.to_arrays(trainer) if is_kept else {})
 
     def _own_arrays(self, request: TrainRequest) -> Arrays:
         """The model the client starts from: the server's, cut to the client's own rank where it has adapters."""

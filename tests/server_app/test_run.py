@@ -117,6 +117,15 @@ def test_killed_in_any_round_and_resumed_a_run_ends_in_the_same_bits(tmp_path, w
     assert facts(folder) == facts(whole)
 
 
+@pytest.mark.parametrize("name", ["fedavgm", "fedadagrad", "fedadam", "fedyogi"])
+def test_a_server_optimizer_goes_on_with_its_moments(tmp_path, name):
+    whole = play(tmp_path / "whole", strategy__name=name)
+    play(tmp_path / "run", strategy__name=name, federation__rounds=2)
+    assert play(tmp_path / "run", strategy__name=name) == whole
+    (tmp_path / "run" / "round-00003" / "state.json").unlink()
+    assert play(tmp_path / "run", strategy__name=name) == whole
+
+
 def test_killed_at_any_write_and_resumed_a_run_ends_in_the_same_bits(tmp_path, monkeypatch):
     whole = tmp_path / "whole"
     play(whole, federation__rounds=2)
@@ -212,6 +221,38 @@ def test_an_unknown_strategy_leaves_no_folder(tmp_path):
     with pytest.raises(ConfigError, match="did you mean 'fedprox'"):
         play(tmp_path / "run", strategy__name="fedproxx")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_client_that_fails_once_in_every_round_changes_no_bit(tmp_path, whole):
+    failed = set()
+
+    def failing(message):
+        key = message.metadata.group_id
+        if protocol.client_of(message.content) == 1 and key not in failed:
+            failed.add(key)
+            return [Message(Error(2, "out of memory"), reply_to=message)]
+        return client()(message)
+
+    folder = tmp_path / "run"
+    assert play(folder, failing) == final(whole)
+    statuses = [(line["client_id"], line["attempt"], line["status"]) for line in lines(folder, "client")]
+    assert statuses == [(0, 1, "accepted"), (1, 1, "failed"), (1, 2, "accepted")] * ROUNDS
+
+
+def test_a_baseline_asks_one_client_and_averages_nothing(tmp_path):
+    asked = []
+
+    def serve(message):
+        asked.append(protocol.client_of(message.content))
+        return client()(message)
+
+    play(tmp_path / "local", serve, federation__mode="local", federation__local_client=1, strategy__name="fedadam")
+    assert asked == [1] * ROUNDS
+    assert (summary(tmp_path / "local")["mode"], summary(tmp_path / "local")["local_client_id"]) == ("local", 1)
+    asked.clear()
+    play(tmp_path / "central", serve, federation__mode="centralized")
+    assert asked == [0] * ROUNDS
+    assert summary(tmp_path / "central")["mode"] == "centralized"
 
 
 def test_fedprox_without_its_term_is_fedavg(tmp_path, whole):

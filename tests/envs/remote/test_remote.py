@@ -14,9 +14,8 @@ from websockets.sync.client import connect
 from envs import registry
 from envs.base import EnvAdapter, Task, Variant
 from envs.check import check, play
-from envs.remote import Remote, client, tokens, wire
+from envs.remote import client, tokens, wire
 from envs.remote.leases import Leases
-from envs.wrapper import Wrapper
 from flwr_agent.errors import ConfigError, EnvError
 from flwr_agent.rl.launch import free_ports
 from tests.envs.remote.hosting import TOKEN, Hosted, Tallying, builder, hosted
@@ -113,23 +112,6 @@ def test_a_variant_is_built_by_the_server(served):
 def test_what_the_served_environment_refuses_is_refused(served, more, message):
     with pytest.raises(ConfigError, match=message):
         remote(served("tinyguess"), **more)
-
-
-def test_a_server_loads_no_code_that_a_client_names(served):
-    host = served("tinyguess")
-    with pytest.raises(ConfigError, match=r"partition\.strategy='os:getcwd': names code, which no server takes"):
-        Remote(**host.settings, style="paper", variant=Variant("os:getcwd"))
-    here = remote(host, variant=Variant(f"{__name__}:louder"))
-    assert here.parse_action("<answer>25</answer>") == ("25!", True)
-
-
-def louder(adapter, params):
-    class Louder(Wrapper):
-        def parse_action(self, model_text):
-            action, is_valid = self.inner.parse_action(model_text)
-            return f"{action}!", is_valid
-
-    return Louder(adapter)
 
 
 def test_episodes_are_spread_over_the_servers(tmp_path):
