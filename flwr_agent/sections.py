@@ -55,30 +55,6 @@ class FederationConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StrategyConfig:
-    """How updates become a model."""
-
-    name: str = knob(
-        "fedavg",
-        "aggregation strategy: fedavg, fedprox, fedavgm, fedadagrad, fedadam, fedyogi, an entry point or module:Class",
-        objective=True,
-    )
-    prox_mu: float = knob(0.0, "fedprox: proximal coefficient mu", low=0, objective=True)
-    server_lr: float = knob(
-        0.0, "server optimizers: step size; 0 takes 1 for fedavgm and tau for the others", low=0, objective=True
-    )
-    momentum: float = knob(
-        0.9, "server optimizers: share of the last step direction that is kept", low=0, high=1, objective=True
-    )
-    beta2: float = knob(
-        0.99, "fedadam, fedyogi: share of the second moment that is kept", low=0, high=1, objective=True
-    )
-    tau: float = knob(
-        1e-3, "fedadagrad, fedadam, fedyogi: size of an update from which steps are bounded", low=1e-12, objective=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class AlgorithmConfig:
     """The reinforcement-learning objective."""
 

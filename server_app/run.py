@@ -20,6 +20,7 @@ from flwr_agent.config import RunConfig
 from flwr_agent.report import write as report
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, InitialModel
 from server_app import checkpoint, client_metrics, summary
+from server_app.announce import announce
 from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
 from server_app.ledger import FILE, Ledger, Line
@@ -55,6 +56,7 @@ def run(
         if config.fresh:
             checkpoint.archive(folder)
         state, ledger, tail = _open(folder, config, initial_model)
+        announce(folder, config, strategy, state.arrays)
         record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
         sinks = Sinks(config, folder)
         ledger.tell = sinks.take
