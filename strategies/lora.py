@@ -8,8 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from flwr_agent.config import RunConfig
+from flwr_agent.errors import ConfigError
 from flwr_agent.policy import check_policy
 from flwr_agent.requests import Arrays
+from flwr_agent.wire import VALUE
 from strategies.aggregate import Aggregator, Mean
 from strategies.fedprox import FedProx
 
@@ -35,9 +37,18 @@ class LoraFrozenA(FedProx):
 class LoraAverage(LoraFrozenA):
     """A and B are averaged apart (FedIT, Zhang et al., ICASSP 2024); each round says what that loses."""
 
+    is_private = False
+
     def __init__(self, **options: Any) -> None:
-        """Arguments as in `FedProx`."""
+        """Arguments as in `FedProx`.
+
+        Raises:
+            ConfigError: clients send differences, whose factors have no product.
+        """
         super().__init__(**options)
+        if self.payload != VALUE:
+            fix = "products of factors need their values; use `value`, or strategy.name=lora_frozen_a"
+            raise ConfigError("strategy.payload", self.payload, fix)
         self._factors = FactorMean()
 
     def aggregator(self) -> Aggregator:
