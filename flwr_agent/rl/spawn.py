@@ -100,7 +100,8 @@ def start_ranks(config: RunConfig) -> list[subprocess.Popen[bytes]]:
     if trainer.deepspeed == "none":
         return []
     [port] = free_ports(1)
-    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(trainer.ranks)}
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(config.worker.torch_threads)}
+    group |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(trainer.ranks))
     group |= {} if visible_gpus() else {"DS_ACCELERATOR": "cpu"}
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     others = []

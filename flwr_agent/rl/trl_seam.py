@@ -37,7 +37,7 @@ class Seam(GRPOTrainer):
         super().__init__(
             model=model,
             reward_funcs=[_env_reward],
-            args=_arguments(config, self._scratch.name, use_cpu=_on_cpu(config)),
+            args=_arguments(config, self._scratch.name, use_cpu=not torch.cuda.is_available()),
             train_dataset=Dataset.from_dict({"prompt": ["."]}),
             processing_class=tokenizer,
         )
@@ -118,11 +118,6 @@ class Seam(GRPOTrainer):
 def _env_reward(**_: object) -> list[float]:
     """Stands where TRL wants a reward function; returns come from the environment, so it is never called."""
     raise AssertionError("rewards come from the environment")
-
-
-def _on_cpu(config: RunConfig) -> bool:
-    """Whether Accelerate is told to stay on the CPU; with DeepSpeed it is DeepSpeed that knows."""
-    return not torch.cuda.is_available() and config.trainer.deepspeed == "none"
 
 
 def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
