@@ -64,6 +64,7 @@ class ZeroOptimization:
         for name, p in trained(self.model).items():
             yield name, safe_get_full_fp32_param(p).reshape(_shape(p))
 
+    @torch.no_grad()
     def begin(self, *, prox_mu: float = 0.0, reset: bool = True) -> None:
         """Start a round from the weights as they are, which the proximal term remembers as w_t, each rank its part."""
         self.engine.optimizer.zero_grad()
@@ -79,6 +80,7 @@ class ZeroOptimization:
         self.engine.set_gradient_accumulation_boundary(is_last)
         self.engine.backward(loss, scale_wrt_gas=False)
 
+    @torch.no_grad()
     def step(self) -> dict[str, float]:
         """Take one optimizer step; returns the norms of what was summed, of the proximal term and of what was applied."""
         owned = list(self._owned())

@@ -26,7 +26,7 @@ KEYS = {
     "algorithm__kl_coef": 0.05,
     "algorithm__group_size": 2,
 }
-PPO = {"algorithm__name": "ppo", "trainer__critic_lr": 0.02, "trainer__critic_max_grad_norm": 0.05}
+PPO = {"algorithm__name": "ppo", "algorithm__group_size": 1, "trainer__tasks_per_step": 16, "trainer__critic_lr": 0.02, "trainer__critic_max_grad_norm": 0.05}
 RELATIVE, COSINE = 1e-3, 0.999
 pytestmark = pytest.mark.slow
 
