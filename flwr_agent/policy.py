@@ -152,6 +152,9 @@ def _check_ranks(config: RunConfig) -> None:
         return
     if trainer.optimizer_reset == "never":
         raise ConfigError("trainer.deepspeed", trainer.deepspeed, "needs trainer.optimizer_reset=per_round")
+    if config.algorithm.name == "ppo" and trainer.deepspeed.startswith("zero3"):
+        fix = "splits one model, and ppo trains two; use zero1 or zero2"
+        raise ConfigError("trainer.deepspeed", trainer.deepspeed, fix)
     for key, rows in {
         "tasks_per_step x algorithm.group_size": num_episodes,
         "minibatch_rows": trainer.minibatch_rows,

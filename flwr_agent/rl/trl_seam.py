@@ -17,7 +17,6 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
 from flwr_agent.config import RunConfig
-from flwr_agent.paths import ROOT
 from flwr_agent.rl.batch import Batch, is_own, positions
 from flwr_agent.rl.losses import importance
 from flwr_agent.rl.model import compute_dtype
@@ -151,7 +150,14 @@ def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
         delta=algorithm.dual_clip or None,
         use_bias_correction_kl=False,
         max_completion_length=config.rollout.max_new_tokens,
-        deepspeed=None
-        if trainer.deepspeed == "none"
-        else str(ROOT / "conf" / "deepspeed" / f"{trainer.deepspeed}.json"),
+        deepspeed=_deepspeed(config),
     )
+
+
+def _deepspeed(config: RunConfig) -> str | None:
+    """The file that `trainer.deepspeed` names; read through the module that prepares DeepSpeed for this machine."""
+    if config.trainer.deepspeed == "none":
+        return None
+    from flwr_agent.rl.zero import settings_file
+
+    return str(settings_file(config))

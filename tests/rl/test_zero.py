@@ -26,7 +26,13 @@ KEYS = {
     "algorithm__kl_coef": 0.05,
     "algorithm__group_size": 2,
 }
-PPO = {"algorithm__name": "ppo", "algorithm__group_size": 1, "trainer__tasks_per_step": 16, "trainer__critic_lr": 0.02, "trainer__critic_max_grad_norm": 0.05}
+PPO = {
+    "algorithm__name": "ppo",
+    "algorithm__group_size": 1,
+    "trainer__tasks_per_step": 16,
+    "trainer__critic_lr": 0.02,
+    "trainer__critic_max_grad_norm": 0.05,
+}
 RELATIVE, COSINE = 1e-3, 0.999
 pytestmark = pytest.mark.slow
 
@@ -76,9 +82,8 @@ def test_two_ranks_take_the_steps_of_one_process(stage, alone, tmp_path):
     assert is_same(in_a_group(tmp_path, trainer__deepspeed=stage, trainer__ranks=2, worker__gpus=2), expected)
 
 
-@pytest.mark.parametrize("stage", ["zero2", "zero3"])
-def test_policy_and_critic_do_not_depend_on_the_ranks(stage, alone, tmp_path):
-    found = in_a_group(tmp_path, **PPO, trainer__deepspeed=stage, trainer__ranks=2, worker__gpus=2)
+def test_policy_and_critic_do_not_depend_on_the_ranks(alone, tmp_path):
+    found = in_a_group(tmp_path, **PPO, trainer__deepspeed="zero2", trainer__ranks=2, worker__gpus=2)
     assert (alone["ppo"]["step/critic/grad_norm"] > 0.05).any()
     assert is_same(found, alone["ppo"])
 
