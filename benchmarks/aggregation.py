@@ -111,7 +111,11 @@ def main(num_parameters: int, num_clients: int) -> None:
     for name, cost in best.items():
         rate, extra = 12 * num_parameters * num_clients / cost.seconds / 1e9, cost.peak_bytes / num_parameters / 4
         table.add_row(
-            name, f"{cost.seconds:.2f}", f"{cost.cpu_seconds:.2f}", f"{rate:.1f}", "" if "alone" in name else f"{extra:.2f}"
+            name,
+            f"{cost.seconds:.2f}",
+            f"{cost.cpu_seconds:.2f}",
+            f"{rate:.1f}",
+            "" if "alone" in name else f"{extra:.2f}",
         )
     ahead, other = from_record(ours(replies)), from_record(flowers(replies))
     difference = max(float(np.abs(ahead[name] - other[name]).max()) for name in ahead)
