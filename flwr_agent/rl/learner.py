@@ -64,6 +64,8 @@ class Learner:
             ProtocolError: the weights do not fit, or this host's base model is not the server's.
         """
         config, clock = request.config, _Clock()
+        engine, seam = self.engine, self.trainer.seam
+        switching_s, scoring_s = engine.switching_s, seam.scoring_s
         if (config.algorithm.kl_coef or config.model.lora.rank) and request.base_digest != self.base_digest:
             raise ProtocolError(
                 "the base model here is not the server's, so KL term or adapter would differ; use the same model.path files"
@@ -83,11 +85,15 @@ class Learner:
                 stats = self.trainer.train(samples, seed=step_seed)
             steps.append(stats | _rollout_stats(groups, samples, config))
             num_examples += len(samples)
+        clock.split("rollout", "sync", engine.switching_s - switching_s)
+        clock.split("update", "logprobs", seam.scoring_s - scoring_s)
+        with clock("export"):
+            arrays = _prefixed(self.trainer.weights())
         metrics = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
         return TrainReply(
             round=request.round,
             client_id=request.client_id,
-            arrays=_prefixed(self.trainer.weights()),
+            arrays=arrays,
             num_examples=num_examples,
             metrics=metrics | clock.seconds(),
         )
@@ -173,6 +179,7 @@ class _Clock:
     """Seconds by stage of one request."""
 
     def __init__(self) -> None:
+        self._start = time.perf_counter()
         self._spent: dict[str, float] = defaultdict(float)
 
     @contextmanager
@@ -181,9 +188,15 @@ class _Clock:
         yield
         self._spent[stage] += time.perf_counter() - start
 
+    def split(self, stage: str, part: str, seconds: float) -> None:
+        """Count `seconds` of a stage as those of a part of it."""
+        self._spent[stage] -= seconds
+        self._spent[part] += seconds
+
     def seconds(self) -> dict[str, float]:
-        """`time/<stage>` -> seconds."""
-        return {f"time/{stage}": spent for stage, spent in self._spent.items()}
+        """`time/<stage>` -> seconds; `idle` is what is in none."""
+        idle = time.perf_counter() - self._start - sum(self._spent.values())
+        return {f"time/{stage}": spent for stage, spent in (self._spent | {"idle": idle}).items()}
 
 
 def _play_stats(episodes: Sequence[Episode]) -> dict[str, float]:

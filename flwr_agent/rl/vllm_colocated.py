@@ -40,6 +40,8 @@ class ColocatedVLLM:
         """Wake up with exactly these weights and an empty prefix cache."""
         from flwr_agent.rl.vllm_weights import load_into
 
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()  # what training left there is not the engine's to use
         self.llm.wake_up(tags=["weights"])
         load_into(self._engine.model_executor.driver_worker, weights)
         self.llm.wake_up(tags=["kv_cache"])

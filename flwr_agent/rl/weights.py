@@ -39,7 +39,7 @@ def load_weights(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> No
     own = trained(model)
     check_fit({name: tuple(p.shape) for name, p in own.items()}, arrays)
     for name, p in own.items():
-        p.copy_(torch.tensor(arrays[name]))
+        p.copy_(torch.from_numpy(np.require(arrays[name], requirements="W")))
 
 
 def check_fit(shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray]) -> None:
