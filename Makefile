@@ -28,7 +28,7 @@ slow: install
 
 conformance: install
 	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[alfworld]'
-	$(BIN)/python -m pytest -m "conformance and not gpu" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "conformance and not gpu" $(PYTEST_ARGS)
 
 e2e: install
 	$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)

@@ -1,14 +1,20 @@
-"""How fast the environments step: `python -m benchmarks.envs`."""
+"""How fast the environments step and the shop searches: `python -m benchmarks.envs`."""
 
 import asyncio
 import itertools
+import multiprocessing
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 
+from benchmarks import shared_index, webshop_index
 from envs import registry
 from envs.base import EnvAdapter, Task
 from envs.prompts import STYLES
+
+LARGE = 100_000
+"""Products of a large catalogue."""
 
 
 async def play(adapter: EnvAdapter, plans: Sequence[tuple[Task, Sequence[str]]]) -> int:
@@ -31,11 +37,19 @@ def steps_per_second(adapter: EnvAdapter, num_tasks: int = 1_000) -> float:
 
 
 def main() -> None:
-    """Print one row per built-in environment and prompt style; `benchmarks.alfworld` and `benchmarks.harbor` are for those two."""
+    """Print what is measured here: steps, searches, and one large index for many processes.
+
+    `benchmarks.alfworld`, `benchmarks.harbor` and `benchmarks.served` are for the others.
+    """
     sys.stdout.write(f"{'environment':12} {'style':8} {'steps/s':>10}\n")
-    for name, style in itertools.product(sorted(registry.BUILTIN.keys() - {"alfworld", "harbor"}), STYLES):
+    for name, style in itertools.product(("tinyguess", "minihouse", "webshop"), STYLES):
         rate = steps_per_second(registry.create(name, {}, style=style))
         sys.stdout.write(f"{name:12} {style:8} {rate:>10,.0f}\n")
+    for num_products in (1_000, LARGE):
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
+            built, grown, per_query = fresh.submit(webshop_index.measure, num_products).result()
+        sys.stdout.write(f"{num_products:,} products: index {built:.1f} s, +{grown:.0f} MB, query {per_query:.2f} ms\n")
+    shared_index.main(LARGE, 8)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""Time and memory of WebShop's own search index: `python -m benchmarks.webshop_index [PRODUCTS]`."""
+"""Time and memory of WebShop's own search index; `python -m benchmarks.envs` prints them."""
 
 import resource
-import sys
 import time
 from collections.abc import Iterator
 
@@ -28,12 +27,11 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def main(num_products: int) -> None:
-    """Print one row: CPU seconds of indexing, growth of the peak resident size, milliseconds per query."""
+def measure(num_products: int) -> tuple[float, float, float]:
+    """CPU seconds of indexing, MB by which the peak resident size grows, CPU milliseconds a query; in a fresh process."""
     list(texts(1_000, WORDS_PER_DOCUMENT, "warm-up"))
     before, start = peak_mb(), time.process_time()
-    documents = texts(num_products, WORDS_PER_DOCUMENT, "documents")
-    index = Index.build(documents)
+    index = Index.build(texts(num_products, WORDS_PER_DOCUMENT, "documents"))
     built, grown = time.process_time() - start, peak_mb() - before
     start = time.process_time()
     for _ in texts(num_products, WORDS_PER_DOCUMENT, "documents"):
@@ -43,11 +41,4 @@ def main(num_products: int) -> None:
     start = time.process_time()
     for query in queries:
         index.search(query, 50)
-    per_query = (time.process_time() - start) / len(queries) * 1e3
-    sys.stdout.write(
-        f"{num_products:,} products: index {built:.1f} s, +{grown:.0f} MB at most, query {per_query:.2f} ms\n"
-    )
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000)
+    return built, grown, (time.process_time() - start) / len(queries) * 1e3

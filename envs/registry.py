@@ -10,6 +10,7 @@ from typing import Any
 from envs import named
 from envs.base import EnvAdapter, Variant
 from envs.plain import PlainAdapter, is_plain
+from envs.variant import target_of, varied
 from envs.verifier import NONE, verified
 from flwr_agent.errors import ConfigError
 
@@ -38,6 +39,7 @@ def create(
 
     `name` is a built-in name, an entry point of the group `flwr_agent.envs`, `module:Class`, or `module:function` of
     one that returns an adapter. A class without `make` that has `tasks`, `reset` and `step` is wrapped (`envs.plain`).
+    A variant is the environment's own or one of anyone's (`envs.variant`).
 
     Raises:
         ConfigError: no such environment, a setting it does not take, or a package it needs is missing.
@@ -46,17 +48,12 @@ def create(
         >>> create("tinyguess", {}, style="compact").name
         'tinyguess'
     """
-    cls = _load(name)
     _check_settings(name, settings)
     own = {key: value for key, value in settings.items() if key not in SHARED}
-    with named.blamed("env.name", name, "cannot be made"):
-        if is_plain(cls):
-            adapter: EnvAdapter = PlainAdapter(cls, name, own, style=style, variant=variant)
-        else:
-            adapter = cls(**own, style=style, variant=variant)
-    if lacking := [method for method in ("tasks", "make") if not hasattr(adapter, method)]:
-        fix = f"has no {' and no '.join(lacking)}; write tasks, reset and step, or all of envs.base.EnvAdapter"
-        raise ConfigError("env.name", name, fix)
+    if variant is not None and (target := target_of(variant)):
+        adapter = varied(create(name, own, style=style), variant, target)
+    else:
+        adapter = _build(name, own, style, variant)
     return verified(adapter, settings.get("verifier", NONE), weight=settings.get("verifier_weight", 1.0))
 
 
@@ -76,6 +73,19 @@ def knobs(name: str) -> frozenset[str]:
 def names() -> list[str]:
     """Every name that `create` knows without a colon, sorted."""
     return sorted({*BUILTIN, *(point.name for point in entry_points(group=GROUP))})
+
+
+def _build(name: str, settings: Mapping[str, Any], style: str, variant: Variant | None) -> EnvAdapter:
+    cls = _load(name)
+    with named.blamed("env.name", name, "cannot be made"):
+        if is_plain(cls):
+            adapter: EnvAdapter = PlainAdapter(cls, name, settings, style=style, variant=variant)
+        else:
+            adapter = cls(**settings, style=style, variant=variant)
+    if lacking := [method for method in ("tasks", "make") if not hasattr(adapter, method)]:
+        fix = f"has no {' and no '.join(lacking)}; write tasks, reset and step, or all of envs.base.EnvAdapter"
+        raise ConfigError("env.name", name, fix)
+    return adapter
 
 
 def _parameters(name: str) -> dict[str, Any]:

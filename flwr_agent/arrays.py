@@ -22,12 +22,24 @@ from flwr_agent.requests import Arrays
 if TYPE_CHECKING:
     from flwr.app import Array, ArrayRecord
 
+ACTOR, CRITIC = "actor/", "critic/"
+"""Group prefixes of the policy's and the value model's arrays in a record."""
 DTYPE = np.dtype("<f4")
 """Weights keep fp32 across every round boundary."""
 NUM_THREADS = min(4, os.cpu_count() or 1)
 BLOCK = 1 << 16
 """Elements worked on at a time: 256 KiB of fp32 stay in a core's cache."""
 _MAX_DIMS = 32
+
+
+def prefixed(prefix: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """Arrays under their group's prefix."""
+    return {prefix + name: values for name, values in arrays.items()}
+
+
+def part(arrays: Arrays, prefix: str) -> Arrays:
+    """The arrays of one group, under their own names."""
+    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
 
 
 def view(array: Array) -> np.ndarray:
@@ -132,6 +144,24 @@ def _is_finite(values: np.ndarray) -> bool:
     return True
 
 
+def distance(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:
+    """Euclidean distance of two models of the same names and shapes, summed in float64.
+
+    Example:
+        >>> distance({"w": np.float32([0, 0])}, {"w": np.float32([3, 4])})
+        5.0
+    """
+    return math.sqrt(sum(_square(values, other[name]) for name, values in one.items()))
+
+
+def _square(one: np.ndarray, other: np.ndarray) -> float:
+    flat, minus, total = one.reshape(-1), other.reshape(-1), 0.0
+    for start in range(0, flat.size, BLOCK):
+        delta = (flat[start : start + BLOCK] - minus[start : start + BLOCK]).astype(np.float64)
+        total += float(delta @ delta)
+    return total
+
+
 def digest(arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 over names, shapes and values, whatever the order of the mapping.
 
@@ -151,11 +181,16 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 def save(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file that is whole or absent, also after a power cut."""
+    tmp = path.with_name(path.name + ".tmp")
+    save_scratch(tmp, arrays, metadata)
+    replace(tmp, path)
+
+
+def save_scratch(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file that nobody needs after this process has ended."""
     from safetensors.numpy import save_file
 
-    tmp = path.with_name(path.name + ".tmp")
-    save_file({name: np.asarray(values, order="C") for name, values in arrays.items()}, tmp, metadata)
-    replace(tmp, path)
+    save_file({name: np.asarray(values, order="C") for name, values in arrays.items()}, path, metadata)
 
 
 def load(path: Path) -> Arrays:

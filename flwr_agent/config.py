@@ -16,6 +16,8 @@ from typing import Any, get_type_hints
 
 from flwr_agent import settings
 from flwr_agent.errors import ConfigError
+from flwr_agent.modes import FEDERATED, LOCAL, settled
+from flwr_agent.output_sections import CheckpointConfig, ReportConfig
 from flwr_agent.sections import (
     AlgorithmConfig,
     EnvConfig,
@@ -36,6 +38,7 @@ from flwr_agent.seeds import MAX_EPOCH_ROWS
 __all__ = [
     "KEYS",
     "AlgorithmConfig",
+    "CheckpointConfig",
     "EnvConfig",
     "EvaluationConfig",
     "FederationConfig",
@@ -43,6 +46,7 @@ __all__ = [
     "ModelConfig",
     "PartitionConfig",
     "PromptConfig",
+    "ReportConfig",
     "RolloutConfig",
     "RunConfig",
     "Scalar",
@@ -77,7 +81,9 @@ class RunConfig:
     env: EnvConfig = field(default_factory=EnvConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
 
     def flat(self) -> dict[str, Scalar]:
         """Dotted key -> value, in the order of the tree."""
@@ -117,6 +123,8 @@ def _get(config: RunConfig, key: str) -> Scalar:
 KEYS: dict[str, dataclasses.Field[Any]] = _walk(RunConfig)
 """Every dotted key of the tree with its field (type, default, documentation, range)."""
 
+CUT_SAMPLING = ("rollout.top_p", "rollout.top_k", "rollout.min_p")
+
 
 def resolve(*layers: Mapping[str, Any]) -> RunConfig:
     """Lay flat dicts over the defaults, later ones on top; `""` means unset.
@@ -127,11 +135,14 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
     flat: dict[str, Scalar] = {}
     for layer in layers:
         for key, value in layer.items():
+            if key in CUT_SAMPLING:
+                fix = "training samples from the whole distribution, which is the one the trainer scores; leave it out"
+                raise ConfigError(key, value, fix)
             if key not in KEYS:
                 raise ConfigError(key, value, "unknown key" + _nearest(key))
             if not isinstance(value, str) or value != "":
                 flat[key] = settings.to_text(key, value) if key in settings.KEYS else _checked(key, value)
-    config = _build(RunConfig, flat, "")
+    config = settled(_build(RunConfig, flat, ""))
     _check_together(config)
     return config
 
@@ -180,6 +191,43 @@ def _build(cls: type, flat: Mapping[str, Scalar], prefix: str) -> Any:
 
 def _check_together(config: RunConfig) -> None:
     fed = config.federation
+    _check_who(fed)
+    rows = config.trainer.tasks_per_step * fed.epochs_per_round
+    if rows > MAX_EPOCH_ROWS:
+        raise ConfigError(
+            "trainer.tasks_per_step",
+            config.trainer.tasks_per_step,
+            f"times federation.epochs_per_round={fed.epochs_per_round} exceeds {MAX_EPOCH_ROWS} task seeds a client-round",
+        )
+    if config.report.episodes and config.evaluation.where != "server":
+        raise ConfigError(
+            "report.episodes",
+            config.report.episodes,
+            "episodes never leave a client; set evaluation.where=server, or leave it unset",
+        )
+    _check_algorithm(config)
+    if config.algorithm.baseline == "none" and config.algorithm.scale_rewards == "std":
+        raise ConfigError(
+            "algorithm.scale_rewards",
+            "std",
+            "returns that are not centred (algorithm.baseline=none) are not scaled by their spread; use none",
+        )
+    if config.trainer.optimizer_reset == "never" and fed.mode == FEDERATED and fed.total_clients > 1:
+        raise ConfigError(
+            "trainer.optimizer_reset",
+            "never",
+            "the moments of different clients are not averaged; set federation.total_clients=1, or a baseline as "
+            "federation.mode",
+        )
+
+
+def _check_who(fed: FederationConfig) -> None:
+    if fed.local_client and fed.mode != LOCAL:
+        raise ConfigError("federation.local_client", fed.local_client, "is the client of federation.mode=local alone")
+    if fed.local_client >= fed.total_clients:
+        raise ConfigError(
+            "federation.local_client", fed.local_client, f"clients are 0 to {fed.total_clients - 1}; choose one"
+        )
     if fed.clients_per_round > fed.total_clients:
         raise ConfigError(
             "federation.clients_per_round",
@@ -192,22 +240,31 @@ def _check_together(config: RunConfig) -> None:
             fed.min_clients,
             f"cannot exceed federation.clients_per_round={fed.clients_per_round}",
         )
-    rows = config.trainer.tasks_per_step * fed.epochs_per_round
-    if rows > MAX_EPOCH_ROWS:
+    if (asked := fed.clients_per_round + fed.extra_clients) > fed.total_clients:
         raise ConfigError(
-            "trainer.tasks_per_step",
-            config.trainer.tasks_per_step,
-            f"times federation.epochs_per_round={fed.epochs_per_round} exceeds {MAX_EPOCH_ROWS} task seeds a client-round",
+            "federation.extra_clients",
+            fed.extra_clients,
+            f"with clients_per_round makes {asked}, more than federation.total_clients={fed.total_clients}",
         )
-    if config.algorithm.baseline == "none" and config.algorithm.scale_rewards == "std":
-        raise ConfigError(
-            "algorithm.scale_rewards",
-            "std",
-            "returns that are not centred (algorithm.baseline=none) are not scaled by their spread; use none",
+
+
+def _check_algorithm(config: RunConfig) -> None:
+    algorithm, rank = config.algorithm, config.model.lora.rank
+    is_ppo, size = algorithm.name == "ppo", algorithm.group_size
+    if is_ppo and size > 1:
+        fix = (
+            f"ppo compares no episodes; set it to 1 and trainer.tasks_per_step to {size} times as many (see preset ppo)"
         )
-    if config.trainer.optimizer_reset == "never" and fed.total_clients > 1:
-        raise ConfigError(
-            "trainer.optimizer_reset",
-            "never",
-            "one process serves many clients, so what is kept would leak between them; set federation.total_clients=1",
-        )
+        raise ConfigError("algorithm.group_size", size, fix)
+    if not is_ppo and size < 2:
+        raise ConfigError("algorithm.group_size", size, "must be at least 2: grpo compares the episodes of a task")
+    if is_ppo and rank:
+        raise ConfigError("model.lora.rank", rank, "ppo trains a whole critic; use 0, or algorithm.name=grpo")
+    if rank and algorithm.kl_anchor == "round":
+        raise ConfigError("algorithm.kl_anchor", "round", "adapters are held to the model they adapt; use base")
+    if not is_ppo and algorithm.credit == "chained":
+        fix = "grpo compares whole episodes; use per_row, or algorithm.name=ppo"
+        raise ConfigError("algorithm.credit", "chained", fix)
+    if algorithm.dual_clip and algorithm.dual_clip <= 1 + algorithm.clip:
+        fix = f"must be above 1 + algorithm.clip = {1 + algorithm.clip:g}, or 0"
+        raise ConfigError("algorithm.dual_clip", algorithm.dual_clip, fix)

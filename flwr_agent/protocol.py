@@ -35,6 +35,8 @@ _ROUND, _CLIENT, _PLACEMENT, _EXAMPLES, _OUTCOMES = (
     "outcomes/",
 )
 _TASKS, _TYPES = "tasks", "types"
+_MAX_EXAMPLES = 2**53
+"""Beyond it a weight would not be exact."""
 _ECHO = (_EXPERIMENT, _ROUND, _CLIENT)
 T = TypeVar("T")
 
@@ -118,8 +120,8 @@ def train_reply(content: RecordDict, asked: RecordDict) -> TrainReply:
     if _VERSION in record:
         _check_echo(_record(content, CONFIG, ConfigRecord), record)
     metrics = _record(content, METRICS, MetricRecord)
-    if (num_examples := _get(metrics, _EXAMPLES, int)) < 0:
-        raise ProtocolError(f"{_EXAMPLES}={num_examples} is negative")
+    if not 0 <= (num_examples := _get(metrics, _EXAMPLES, int)) <= _MAX_EXAMPLES:
+        raise ProtocolError(f"{_EXAMPLES}={num_examples} is no number of rows")
     return TrainReply(
         round=_get(record, _ROUND, int),
         client_id=_get(record, _CLIENT, int),
@@ -217,8 +219,12 @@ def _check_echo(echo: Mapping[str, object], asked: Mapping[str, object]) -> None
             raise ProtocolError(f"answers {key}={echo.get(key)}, asked was {asked[key]}")
 
 
-def _own_code_only(config: RunConfig) -> RunConfig:
-    """Refuse what a site never does for a server: load `module:name`, reach another machine, send a file's content."""
+def own_code_only(config: RunConfig) -> RunConfig:
+    """Refuse what a site never does for a server: load `module:name`, reach another machine, send a file's content.
+
+    Raises:
+        ProtocolError: names the key and the way out.
+    """
     flat = config.flat()
     for key in ("env.name", "env.verifier", "partition.strategy", "env.url"):
         value = str(flat[key])
@@ -248,7 +254,7 @@ def _check_local(key: str, addresses: str) -> None:
 
 
 def _config_for(content: RecordDict, record: ConfigRecord) -> RunConfig:
-    return _own_code_only(_config(record)) if is_bound(content) else _config(record)
+    return own_code_only(_config(record)) if is_bound(content) else _config(record)
 
 
 def _config(record: ConfigRecord) -> RunConfig:

@@ -24,12 +24,29 @@ def knob(
 class FederationConfig:
     """Who takes part, how often, and what happens when some do not answer."""
 
+    mode: str = knob(
+        "federated",
+        "average clients, or a baseline with the same trainer: all tasks in one place, or one client on its own",
+        allowed=("federated", "centralized", "local"),
+        objective=True,
+    )
+    local_client: int = knob(0, "the client of mode=local", low=0, objective=True)
+    budget: str = knob(
+        "steps",
+        "a baseline has the optimizer steps of one client, or also the samples of all clients of a round",
+        allowed=("steps", "samples"),
+        objective=True,
+    )
     total_clients: int = knob(2, "clients in the federation", low=1, objective=True)
     clients_per_round: int = knob(2, "clients asked each round", low=1, objective=True)
     rounds: int = knob(8, "federated rounds", low=1)
     epochs_per_round: int = knob(5, "rollout-and-update steps of a client in one round", low=1, objective=True)
     min_clients: int = knob(1, "replies below which a round fails and the run stops", low=1)
     round_timeout_s: float = knob(3600.0, "seconds a round waits for replies", low=1)
+    retries: int = knob(1, "times a client whose reply cannot be used is asked again within the round", low=0)
+    extra_clients: int = knob(
+        0, "clients asked beyond clients_per_round; the first clients_per_round usable replies count", low=0
+    )
     weights: str = knob(
         "uniform",
         "weight of a client in the average: uniform, examples (its training rows) or one number a client, as in 3,1",
@@ -65,10 +82,31 @@ class StrategyConfig:
 class AlgorithmConfig:
     """The reinforcement-learning objective."""
 
-    name: str = knob("grpo", "learning algorithm", allowed=("grpo",), objective=True)
-    group_size: int = knob(8, "episodes per task whose returns are compared", low=2, objective=True)
-    kl_coef: float = knob(0.0, "weight of the k3 KL estimate to the base model", low=0, objective=True)
+    name: str = knob(
+        "grpo",
+        "advantages from the group's other episodes (grpo), or from a critic that is federated beside the policy (ppo)",
+        allowed=("grpo", "ppo"),
+        objective=True,
+    )
+    group_size: int = knob(8, "episodes per task whose returns are compared; 1 with ppo", low=1, objective=True)
+    kl_coef: float = knob(0.0, "weight of the k3 KL estimate to the anchor", low=0, objective=True)
+    kl_anchor: str = knob(
+        "base",
+        "what the KL term holds the policy to: the model of round 0, or the one each round starts from",
+        allowed=("base", "round"),
+        objective=True,
+    )
+    entropy_coef: float = knob(0.0, "weight of the entropy bonus, a mean over tokens", low=0, objective=True)
     clip: float = knob(0.2, "PPO ratio clip epsilon", low=0, objective=True)
+    dual_clip: float = knob(
+        0.0, "largest ratio that counts at a negative advantage, above 1 + clip; 0 is none", low=0, objective=True
+    )
+    importance_cap: float = knob(
+        2.0,
+        "largest weight of a token whose sampler gave it another probability than the trainer; 0 weighs none",
+        low=0,
+        objective=True,
+    )
     group_stats: str = knob(
         "rows",
         "mean and std over all turn rows of a group, or over its episodes",
@@ -95,6 +133,29 @@ class AlgorithmConfig:
         allowed=("success", "score", "shuffled"),
         objective=True,
     )
+    credit: str = knob(
+        "per_row",
+        "ppo: every turn is a sequence that earns the episode's return, or the turns are one sequence that earns it once",
+        allowed=("per_row", "chained"),
+        objective=True,
+    )
+    gamma: float = knob(1.0, "ppo: discount per token", low=0, high=1, objective=True)
+    gae_lambda: float = knob(
+        1.0, "ppo: lambda of generalised advantage estimation, per token", low=0, high=1, objective=True
+    )
+    whiten: bool = knob(True, "ppo: centre and scale the advantages of all tokens of a rollout", objective=True)
+    value_clip: float = knob(
+        0.5,
+        "ppo: how far a value may move from its old one before its error stops to fall; 0 is any",
+        low=0,
+        objective=True,
+    )
+    critic_loss: str = knob(
+        "global_token_mean",
+        "ppo: mean over all tokens of an optimizer step, or of the means of every four rows",
+        allowed=("global_token_mean", "legacy_exact"),
+        objective=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,6 +165,10 @@ class TrainerConfig:
     lr: float = knob(4e-4, "AdamW learning rate", low=0, objective=True)
     weight_decay: float = knob(0.01, "AdamW weight decay", low=0, objective=True)
     max_grad_norm: float = knob(1.0, "gradient norm clip; 0 switches it off", low=0, objective=True)
+    critic_lr: float = knob(1e-3, "ppo: AdamW learning rate of the critic", low=0, objective=True)
+    critic_max_grad_norm: float = knob(
+        1.0, "ppo: gradient norm clip of the critic; 0 switches it off", low=0, objective=True
+    )
     tasks_per_step: int = knob(8, "tasks rolled out before each update (x group_size episodes)", low=1, objective=True)
     minibatch_rows: int = knob(0, "rows per optimizer step; 0 = all rows of the rollout", low=0, objective=True)
     micro_rows: int = knob(64, "rows per forward; changes speed and memory, never the result", low=1)
@@ -112,7 +177,10 @@ class TrainerConfig:
     )
     epochs: int = knob(1, "passes over the rows of one rollout", low=1, objective=True)
     optimizer_reset: str = knob(
-        "per_round", "when the optimizer's state starts from zero", allowed=("per_round", "never"), objective=True
+        "auto",
+        "when the optimizer's state starts from zero; auto: never in a centralized run, else per_round",
+        allowed=("auto", "per_round", "never"),
+        objective=True,
     )
 
 
@@ -151,6 +219,11 @@ class ModelConfig:
         "auto",
         "arithmetic of forwards; `auto` is bfloat16 on a GPU; trained weights stay fp32 everywhere",
         allowed=("auto", "float32", "bfloat16"),
+        objective=True,
+    )
+    critic_path: str = knob(
+        "auto",
+        "ppo: trained critic to start from, a folder; `auto` is the one beside `model.path`, else a fresh one; or `fresh`",
         objective=True,
     )
     lora: LoraConfig = field(default_factory=LoraConfig)

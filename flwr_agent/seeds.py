@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-MAX_EPOCH_ROWS = 1_000
-"""Rows a dataset epoch may hold before row seeds of two epochs would overlap."""
+MAX_EPOCH_ROWS = 100_000
+"""Row seeds of one client-round; the next data seed's begin after them."""
 
 
 def seed_for(*parts: object) -> int:
@@ -43,6 +43,17 @@ def choose_clients(base_seed: int, round_: int, total: int, count: int) -> list[
     return sorted(random.Random(base_seed + round_ - 1).sample(range(total), count))
 
 
+def extra_clients(base_seed: int, round_: int, total: int, chosen: Sequence[int], count: int) -> list[int]:
+    """Clients asked beyond the chosen ones, ascending; a stream of its own, so that the choice does not depend on it.
+
+    Example:
+        >>> extra_clients(42, 1, 100, [14, 81], 2)
+        [4, 40]
+    """
+    others = [client for client in range(total) if client not in set(chosen)]
+    return sorted(rng(base_seed, "extra clients", round_).permutation(others)[:count].tolist())
+
+
 def client_seed(base_seed: int, round_: int, client_id: int) -> int:
     """Data seed of one client-round: `base + 100 r + c`."""
     return base_seed + 100 * round_ + client_id
@@ -56,7 +67,7 @@ def row_seeds(data_seed: int, num_rows: int, num_epochs: int) -> list[list[int]]
     """
     if num_rows * num_epochs > MAX_EPOCH_ROWS:
         raise ValueError(f"{num_rows} rows x {num_epochs} epochs exceed {MAX_EPOCH_ROWS} row seeds per client-round")
-    base = data_seed * 100_000
+    base = data_seed * MAX_EPOCH_ROWS
     return [[base + e * num_rows + i for i in range(num_rows)] for e in range(num_epochs)]
 
 

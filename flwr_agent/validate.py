@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from envs import named, partition, registry
-from flwr_agent import policy
+from flwr_agent import critics, policy, tracking
 from flwr_agent.config import KEYS, RunConfig
 from flwr_agent.errors import ConfigError
+from flwr_agent.modes import FEDERATED
 from flwr_agent.rl import spawn
 from flwr_agent.world import to_adapter, to_shard, to_world
+
+GRPO_KEYS = {f"algorithm.{name}" for name in ("group_stats", "episode_weight", "baseline", "scale_rewards")}
+PPO_KEYS = {
+    *(f"algorithm.{name}" for name in ("credit", "gamma", "gae_lambda", "whiten", "value_clip", "critic_loss")),
+    *("trainer.critic_lr", "trainer.critic_max_grad_norm", "model.critic_path"),
+}
 
 
 class Strategy(Protocol):
@@ -35,10 +42,15 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
         DataError: names the file and the field.
     """
     check_knobs(config, explicit)
-    _check_knobs("strategy", config.strategy.name, explicit, load_strategy(config).knobs | {"name"})
+    strategy = load_strategy(config)
+    if config.federation.mode == FEDERATED:
+        _check_knobs("strategy", config.strategy.name, explicit, strategy.knobs | {"name"})
     policy.check_policy(config)
+    if config.algorithm.name == "ppo":
+        critics.find(config)
     _check_folder(config.output_dir)
     _check_worker(config)
+    tracking.check(config)
 
 
 def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:
@@ -50,6 +62,10 @@ def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:
     _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name", "settings"})
     known = partition.knobs(config.partition.strategy) | {"strategy", "settings"}
     _check_knobs("partition", config.partition.strategy, explicit, known)
+    unused = GRPO_KEYS if config.algorithm.name == "ppo" else PPO_KEYS
+    for key in sorted(explicit.keys() & unused):
+        fix = f"algorithm.name={config.algorithm.name} does not use this key; leave it unset"
+        raise ConfigError(key, explicit[key], fix)
 
 
 def check_world(config: RunConfig) -> None:

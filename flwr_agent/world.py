@@ -11,6 +11,7 @@ from envs.base import EnvAdapter, Shard, Task, Variant
 from flwr_agent import settings
 from flwr_agent.config import EnvConfig, PartitionConfig, RunConfig
 from flwr_agent.errors import ConfigError
+from flwr_agent.modes import CENTRALIZED
 
 _NOT_KNOBS = frozenset({"name", "strategy", "settings"})
 """Keys of the sections that choose, and are never handed to what is chosen."""
@@ -30,9 +31,13 @@ def to_adapter(config: RunConfig, variant: Variant | None = None) -> EnvAdapter:
 def to_shard(config: RunConfig, tasks: Sequence[Task], client_id: int) -> Shard:
     """A client's tasks and world; every client computes the same partition.
 
+    A centralized run holds the whole pool in the standard world, whatever the partition it is a baseline of.
+
     Raises:
         ConfigError: no such strategy, or knobs that do not fit the tasks.
     """
+    if config.federation.mode == CENTRALIZED:
+        return Shard(client_id, tuple(task.id for task in tasks))
     strategy = config.partition.strategy
     return partition.shard(tasks, client_id, config.federation.total_clients, strategy, **to_knobs(config))
 

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,15 @@ from flwr_agent.config import KEYS, RunConfig
 from flwr_agent.errors import ResumeError
 from flwr_agent.requests import Arrays
 
-VERSION = 1
-KEEP = 2
-"""Newest rounds kept beside round 0."""
-MODEL, STATE = "model.safetensors", "state.json"
+VERSION = 2
+MODEL, STRATEGY, STATE = "model.safetensors", "strategy.safetensors", "state.json"
 STALE, ARCHIVE, LOCK = "_stale", "_archive", ".lock"
 _ROUND = re.compile(r"round-(\d{5})")
+_ARRAYS = ("arrays", "strategy")
+"""Fields of the state that have a file of their own."""
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError, SafetensorError)
 """What reading a damaged checkpoint raises."""
-BEGINNING = {"config.json", "ledger.jsonl", "federated_summary.json", "curve.png"}
+BEGINNING = {"config.json", "ledger.jsonl", "federated_summary.json", "report.html", "figures", "tensorboard", "wandb"}
 WAYS_OUT = "set fresh=true to archive the folder, or choose another output_dir"
 
 
@@ -41,11 +41,13 @@ class RunState:
     arrays: Arrays
     """The global model."""
     digest: str
-    """Of `arrays`."""
+    """Of `arrays` (the model alone)."""
     base_digest: str
     """Of the original policy (`InitialModel`)."""
     experiment: str
     """Identity of the run across resumes."""
+    strategy: Arrays = field(default_factory=dict)
+    """What the strategy carries from round to round: moments of a server optimizer and the like."""
     clients: tuple[int, ...] = ()
     """Clients whose replies are in the model."""
     ledger_position: int = 0
@@ -78,12 +80,23 @@ def save(folder: Path, state: RunState, config: RunConfig) -> None:
     tmp = final.with_name(final.name + ".tmp")
     tmp.mkdir()
     model.save(tmp / MODEL, state.arrays)
-    facts = {f.name: getattr(state, f.name) for f in dataclasses.fields(state) if f.name != "arrays"}
-    facts = {"version": VERSION, **facts, "fingerprint": config.fingerprint(), "config": config.flat()}
-    (tmp / STATE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    if state.strategy:
+        model.save(tmp / STRATEGY, state.strategy)
+    facts = {f.name: getattr(state, f.name) for f in dataclasses.fields(state) if f.name not in _ARRAYS}
+    own = {
+        "strategy_digest": model.digest(state.strategy),
+        "fingerprint": config.fingerprint(),
+        "config": config.flat(),
+    }
+    (tmp / STATE).write_text(json.dumps({"version": VERSION, **facts, **own}, indent=1), encoding="utf-8")
     model.replace(tmp, final)
-    for old in sorted(_complete(folder))[1:-KEEP]:
-        shutil.rmtree(folder / name_of(old))
+    for old in sorted(_complete(folder))[: -config.checkpoint.keep]:
+        if not _is_kept_for_good(old, config.checkpoint.milestone_every):
+            shutil.rmtree(folder / name_of(old))
+
+
+def _is_kept_for_good(round_: int, milestone_every: int) -> bool:
+    return round_ % milestone_every == 0 if milestone_every else round_ == 0
 
 
 def resume(folder: Path, config: RunConfig) -> RunState | None:
@@ -116,16 +129,18 @@ def _load(folder: Path, last: int, config: RunConfig) -> RunState:
     return _read(folder / name_of(last), facts)
 
 
-def last(folder: Path) -> RunState:
-    """The state after the last finished round of a run, which may be going on; nothing is changed.
+def kept(folder: Path, round_: int | None = None) -> RunState:
+    """The state after a round of a run, by default the last finished one; the run may be going on, nothing is changed.
 
     Raises:
-        ResumeError: the folder holds no finished round, or its file is damaged.
+        ResumeError: the folder does not hold that round or any, or its file is damaged.
     """
-    rounds = _complete(folder) if folder.is_dir() else []
+    rounds = sorted(_complete(folder)) if folder.is_dir() else []
     if not rounds:
         raise ResumeError(f"{folder} holds no finished round; give the folder of a run")
-    path = folder / name_of(max(rounds))
+    if round_ is not None and round_ not in rounds:
+        raise ResumeError(f"{folder} has not kept round {round_}; it holds {', '.join(map(str, rounds))}")
+    path = folder / name_of(rounds[-1] if round_ is None else round_)
     try:
         return _read(path, json.loads((path / STATE).read_text(encoding="utf-8")))
     except DAMAGE as error:
@@ -133,11 +148,18 @@ def last(folder: Path) -> RunState:
 
 
 def _read(path: Path, facts: Mapping[str, Any]) -> RunState:
-    arrays = model.load(path / MODEL)
-    if model.digest(arrays) != facts["digest"]:
-        raise ValueError(f"{MODEL} is not what was written")
-    known = {f.name: facts[f.name] for f in dataclasses.fields(RunState) if f.name != "arrays"}
-    return RunState(**{**known, "arrays": arrays, "clients": tuple(facts["clients"])})
+    arrays, strategy = (
+        _intact(path / name, facts[digest]) for name, digest in ((MODEL, "digest"), (STRATEGY, "strategy_digest"))
+    )
+    known = {f.name: facts[f.name] for f in dataclasses.fields(RunState) if f.name not in _ARRAYS}
+    return RunState(**{**known, "arrays": arrays, "strategy": strategy, "clients": tuple(facts["clients"])})
+
+
+def _intact(file: Path, digest: str) -> Arrays:
+    arrays = model.load(file) if file.is_file() else {}
+    if model.digest(arrays) != digest:
+        raise ValueError(f"{file.name} is not what was written")
+    return arrays
 
 
 def check_is_ours(folder: Path, config: RunConfig) -> None:

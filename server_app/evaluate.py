@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 
 from flwr_agent import protocol
-from flwr_agent.arrays import from_record
+from flwr_agent.arrays import ACTOR, from_record
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import EvaluateReply, EvaluateRequest
@@ -34,8 +34,8 @@ def on_server(config: RunConfig, experiment: str, serve: Callable[[EvaluateReque
     """Play in this process."""
 
     def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
-        request = EvaluateRequest(experiment=experiment, round=round_, config=config, arrays=from_record(arrays))
-        return serve(request)
+        values = from_record(_policy(arrays))
+        return serve(EvaluateRequest(experiment=experiment, round=round_, config=config, arrays=values))
 
     return play
 
@@ -46,7 +46,7 @@ def on_client(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
     def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
         deadline = time.monotonic() + timeout_s
         placed = protocol.for_round(record, round_=round_, placement=default_placement(grid))
-        content = protocol.request_content(arrays, placed)
+        content = protocol.request_content(_policy(arrays), placed)
         reasons = []
         for node in sorted(grid.get_node_ids()):
             sent = push(grid, [Message(content, node, MessageType.EVALUATE, group_id=str(round_))])
@@ -57,6 +57,11 @@ def on_client(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
         raise ProtocolError(f"no node evaluated round {round_}: {'; '.join(reasons) or 'none answered'}")
 
     return play
+
+
+def _policy(arrays: ArrayRecord) -> ArrayRecord:
+    """What acts: a critic stays at home."""
+    return ArrayRecord({name: values for name, values in arrays.items() if name.startswith(ACTOR)})
 
 
 class Evaluation:
@@ -84,6 +89,7 @@ class Evaluation:
             outcomes=reply.outcomes,
             tasks=reply.tasks,
             types=reply.types,
+            **({"episodes": reply.episodes} if reply.episodes else {}),
             seconds=time.monotonic() - started,
         )
         return MetricRecord({name: float(value) for name, value in reply.metrics.items()})

@@ -14,15 +14,16 @@ from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 
 import strategies
-from flwr_agent import protocol
+from flwr_agent import critics, protocol
 from flwr_agent.arrays import digest, from_record, replace, to_record
 from flwr_agent.config import RunConfig
-from flwr_agent.report import curve
+from flwr_agent.report import write as report
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, InitialModel
-from server_app import checkpoint, summary
+from server_app import checkpoint, client_metrics, summary
 from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
 from server_app.ledger import FILE, Ledger, Line
+from server_app.trackers import Sinks
 from strategies import ClientOutcome, Observer, Round
 
 logger = logging.getLogger("flwr.agent")
@@ -55,9 +56,12 @@ def run(
             checkpoint.archive(folder)
         state, ledger, tail = _open(folder, config, initial_model)
         record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
+        sinks = Sinks(config, folder)
+        ledger.tell = sinks.take
         evaluation = Evaluation(
             config, ledger, _play(config, grid, record, state.experiment, serve), done=_scored(ledger.lines())
         )
+        strategy.load_state(state.strategy)
         try:
             strategy.start(
                 grid,
@@ -72,7 +76,9 @@ def run(
             )
         finally:
             summary.write(folder, config, ledger.lines())
-            _draw(folder)
+            client_metrics.write(folder, ledger.lines(), epochs=config.federation.epochs_per_round)
+            sinks.close()
+            _report(folder, config)
 
 
 class _Recorder(Observer):
@@ -92,12 +98,15 @@ class _Recorder(Observer):
         arrays = from_record(round_.arrays)
         model_digest = digest(arrays)
         seconds = {**round_.seconds, "digest": time.monotonic() - started}
-        facts = {f.name: getattr(round_, f.name) for f in dataclasses.fields(round_) if f.name != "arrays"}
+        facts = {
+            f.name: getattr(round_, f.name) for f in dataclasses.fields(round_) if f.name not in ("arrays", "state")
+        }
         self._ledger.append("round", **{**facts, "seconds": seconds, "digest": model_digest})
         state = dataclasses.replace(
             self._start,
             round=round_.round,
             arrays=arrays,
+            strategy=dict(round_.state),
             digest=model_digest,
             clients=tuple(round_.clients),
             ledger_position=self._ledger.position,
@@ -107,12 +116,13 @@ class _Recorder(Observer):
         self._ledger.append("checkpoint", round=round_.round, seconds=time.monotonic() - started)
 
 
-def _draw(folder: Path) -> None:
-    """Draw the curve; a picture that cannot be made is a warning, never the end of a run."""
+def _report(folder: Path, config: RunConfig) -> None:
+    """Make the page; one that cannot be made is a warning, never the end of a run."""
     try:
-        curve.draw(folder)
+        if config.report.page:
+            report.write([folder], folder)
     except Exception as error:  # noqa: BLE001 (a sink for people)
-        logger.warning("no learning curve: %s", error)
+        logger.warning("no report: %s", error)
 
 
 def _open(
@@ -138,6 +148,8 @@ def _open(
 
 
 def _begin(folder: Path, config: RunConfig, model: InitialModel, ledger: Ledger) -> RunState:
+    if config.algorithm.name == "ppo":
+        ledger.append("critic", **dataclasses.asdict(critics.find(config)))
     experiment = hashlib.sha256(f"{folder}\0{config.fingerprint()}".encode()).hexdigest()[:16]
     state = RunState(
         round=0,

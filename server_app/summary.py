@@ -9,6 +9,7 @@ from typing import Any
 
 from flwr_agent.arrays import replace
 from flwr_agent.config import RunConfig
+from flwr_agent.modes import LOCAL
 from server_app.checkpoint import name_of
 from server_app.ledger import Line
 
@@ -34,21 +35,32 @@ def summary(folder: Path, config: RunConfig, lines: Sequence[Line]) -> dict[str,
         "total_rounds": fed.rounds,
         "epochs_per_round": fed.epochs_per_round,
         "env_kind": config.env.name,
-        "mode": "federated" if fed.total_clients > 1 else "centralized",
+        "mode": fed.mode,
+        **({"local_client_id": fed.local_client} if fed.mode == LOCAL else {}),
         "strategy": config.strategy.name,
         "adv_estimator": config.algorithm.name,
         "partition_strategy": config.partition.strategy,
         "base_model": config.model.path,
-        "ref_anchor": "base",
+        "ref_anchor": config.algorithm.kl_anchor,
         "ref_model_path": config.model.path,
         "fingerprint": config.fingerprint(),
         **({"resumed_from_round": resumes[-1]["round"]} if resumes else {}),
         "loop_completed": last == fed.rounds,
         "final_model": str(folder / name_of(last)),
+        **_critic(folder, lines, last),
         "val_curve": [_point(line) for line in lines if line["kind"] == "evaluation"],
         "client_curve": [_client(line) for line in lines if line["kind"] == "client" and line["status"] == "accepted"],
         "rounds": [_round(folder, line, resumes) for line in rounds],
     }
+
+
+def _critic(folder: Path, lines: Sequence[Line], last: int) -> dict[str, Any]:
+    """Where PPO's critic came from and lies; it is in the same file as the policy."""
+    starts = [line for line in lines if line["kind"] == "critic"]
+    if not starts:
+        return {}
+    start = {"critic_init": starts[0]["init"], "start_critic": starts[0]["path"]}
+    return {**start, "final_critic": str(folder / name_of(last))}
 
 
 def _point(line: Line) -> dict[str, Any]:

@@ -18,12 +18,13 @@ from flwr_agent import protocol
 from flwr_agent.arrays import from_record, to_record
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import QuorumError
+from flwr_agent.modes import LOCAL
 from flwr_agent.requests import Arrays, TrainReply
-from flwr_agent.seeds import choose_clients
-from strategies.fold import Fold
+from flwr_agent.seeds import choose_clients, extra_clients
+from strategies.exchange import Exchange
+from strategies.fold import Fold, Request
 from strategies.nodes import Nodes, default_placement
 from strategies.rounds import Observer, Round
-from strategies.stream import pull, push
 
 logger = logging.getLogger("flwr.agent")
 
@@ -42,13 +43,16 @@ class RoundStrategy(Strategy):
     knobs: ClassVar[frozenset[str]] = frozenset()
     """Names under `strategy.` that the strategy uses; others are refused when they are set."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keywords that every user of the plug-in may leave out
         self,
         *,
         total_clients: int,
         clients_per_round: int,
         seed: int = 42,
         min_clients: int = 1,
+        retries: int = 0,
+        extra_clients: int = 0,
+        only_client: int | None = None,
         placement: str | None = None,
         connect_timeout_s: float = 60.0,
     ) -> None:
@@ -59,11 +63,15 @@ class RoundStrategy(Strategy):
             clients_per_round: clients asked each round.
             seed: seed of the choice.
             min_clients: accepted replies below which a round raises `QuorumError`.
+            retries: times a client whose reply cannot be used is asked again within the round.
+            extra_clients: clients asked beyond `clients_per_round`, of whose replies the first usable ones count.
+            only_client: asked alone in every round, instead of the seeded choice.
             placement: `any` node serves any client, or a node's `partition` binds it; by default `any` in simulation.
             connect_timeout_s: seconds a round waits for the nodes of its clients.
         """
         self.total_clients, self.clients_per_round, self.seed = total_clients, clients_per_round, seed
         self.min_clients, self.placement, self.connect_timeout_s = min_clients, placement, connect_timeout_s
+        self.retries, self.extra_clients, self.only_client = retries, extra_clients, only_client
         self._observer, self._replay = Observer(), {}
         self._nodes: Nodes | None = None
         self._fold: Fold | None = None
@@ -82,6 +90,9 @@ class RoundStrategy(Strategy):
             "clients_per_round": fed.clients_per_round,
             "seed": config.seed,
             "min_clients": fed.min_clients,
+            "retries": fed.retries,
+            "extra_clients": fed.extra_clients,
+            "only_client": fed.local_client if fed.mode == LOCAL else None,
         }
 
     @abstractmethod
@@ -111,8 +122,19 @@ class RoundStrategy(Strategy):
 
     def choose(self, server_round: int) -> Sequence[int]:
         """Client ids of a round, ascending: a function of the seed and the round alone."""
-        fixed = self._replay.get(server_round)
-        return fixed or choose_clients(self.seed, server_round, self.total_clients, self.clients_per_round)
+        if fixed := self._replay.get(server_round):
+            return fixed
+        if self.only_client is not None:
+            return [self.only_client]
+        return choose_clients(self.seed, server_round, self.total_clients, self.clients_per_round)
+
+    def _chosen(self, server_round: int) -> Sequence[int]:
+        """The choice with the extra clients, ascending; a replayed round has none."""
+        chosen = self.choose(server_round)
+        if not self.extra_clients or server_round in self._replay:
+            return chosen
+        extra = extra_clients(self.seed, server_round, self.total_clients, chosen, self.extra_clients)
+        return sorted([*chosen, *extra])
 
     def start(  # noqa: PLR0913 - Flower's signature
         self,
@@ -162,14 +184,17 @@ class RoundStrategy(Strategy):
         self, grid: Grid, server_round: int, arrays: ArrayRecord, config: ConfigRecord, timeout: float
     ) -> Round:
         clock = [time.monotonic()]
-        messages = self.configure_train(server_round, arrays, config, grid)
+        self.configure_train(server_round, arrays, config, grid)
+        fold = self._open()
+        exchange = Exchange(grid, fold, again=self._again, retries=self.retries)
         clock.append(time.monotonic())
-        sent = push(grid, messages)
+        exchange.send()
         clock.append(time.monotonic())
-        new, metrics = self.aggregate_train(server_round, pull(grid, sent, clock[1] + timeout))
+        deadline = clock[1] + timeout
+        replies = exchange.first(self._wanted, deadline) if fold.is_race else exchange.in_order(deadline)
+        new, metrics = self.aggregate_train(server_round, replies)
         clock.append(time.monotonic())
         seconds = [end - begin for begin, end in itertools.pairwise(clock)]
-        fold = self._open()
         logger.info("[ROUND %d] clients %s: %s", server_round, fold.accepted, _shown(metrics))
         return Round(
             round=server_round,
@@ -177,7 +202,8 @@ class RoundStrategy(Strategy):
             arrays=new,
             metrics=fold.mean_metrics(),
             seconds=dict(zip(("place", "send", "receive_and_fold"), seconds, strict=True)),
-            payload_bytes={"sent": len(sent) * arrays.count_bytes(), "received": fold.received_bytes},
+            state=self.state_arrays(),
+            payload_bytes={"sent": exchange.num_sent * arrays.count_bytes(), "received": fold.received_bytes},
         )
 
     def configure_train(
@@ -186,26 +212,42 @@ class RoundStrategy(Strategy):
         """One train message per chosen client that a node can serve, by ascending client id."""
         placement = self.placement or default_placement(grid)
         self._nodes = self._nodes or Nodes(grid, placement, connect_timeout_s=self.connect_timeout_s)
-        chosen = self.choose(server_round)
+        chosen = self._chosen(server_round)
         placed = self._nodes.place(chosen)
         common = self.train_config(config)
-        messages = [
-            Message(
-                protocol.request_content(
-                    arrays, protocol.addressed(common, round_=server_round, client_id=client, placement=placement)
-                ),
-                placed[client],
-                MessageType.TRAIN,
-                group_id=str(server_round),
-            )
-            for client in chosen
-            if client in placed
-        ]
-        self._fold = Fold(server_round, messages, from_record(arrays), weigh=self.weight, tell=self._observer.answered)
+        self._fold = Fold(
+            server_round,
+            from_record(arrays),
+            weigh=self.weight,
+            tell=self._observer.answered,
+            is_race=len(chosen) > self._wanted,
+        )
         for client in chosen:
             if client not in placed:
                 self._fold.unreachable(client, self._nodes.why_not(client))
-        return messages
+                continue
+            record = protocol.addressed(common, round_=server_round, client_id=client, placement=placement)
+            content = protocol.request_content(arrays, record)
+            self._fold.ask(Message(content, placed[client], MessageType.TRAIN, group_id=str(server_round)))
+        return [request.message for request in self._fold.requests]
+
+    def _again(self, lost: Request) -> Message | None:
+        """The message of a lost request once more, to the node that serves its client now."""
+        fold, nodes = self._open(), self._nodes
+        if nodes is None:
+            raise RuntimeError("configure_train has to open a round before a client can be asked again")
+        placed = nodes.place([lost.client_id], avoid=lost.message.metadata.dst_node_id)
+        if lost.client_id not in placed:
+            fold.unreachable(lost.client_id, nodes.why_not(lost.client_id))
+            return None
+        before = lost.message
+        node, group = placed[lost.client_id], before.metadata.group_id
+        return Message(before.content, node, MessageType.TRAIN, group_id=group)
+
+    @property
+    def _wanted(self) -> int:
+        """Replies that a round needs, and has enough with."""
+        return self.clients_per_round if self.only_client is None else 1
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord, MetricRecord]:
         """Fold the replies as they come and take the server step.
@@ -217,12 +259,11 @@ class RoundStrategy(Strategy):
         for message in fold.in_client_order(replies):
             fold.take(message)
             del message  # so that only one reply is in memory while the next is pulled
-        fold.close()
+        fold.close(self._wanted)
         if len(fold.accepted) < self.min_clients:
-            reasons = "; ".join(f"client {o.client_id} {o.status}: {o.reason}" for o in fold.failures)
             raise QuorumError(
                 f"round {server_round}: {len(fold.accepted)} usable replies, federation.min_clients={self.min_clients}; "
-                f"start the run again to resume it ({reasons})"
+                f"start the run again to resume it ({fold.why_short()})"
             )
         self._observer.accepted(server_round, tuple(fold.accepted))
         new = self.step(fold.base, fold.mean())

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flwr.app import Message
@@ -16,8 +17,26 @@ from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, TrainReply
 from strategies.aggregate import Mean
 from strategies.rounds import ClientOutcome, Status
+from strategies.spool import Spool
 
 logger = logging.getLogger("flwr.agent")
+
+
+@dataclass
+class Request:
+    """One request of the round."""
+
+    message: Message
+    client_id: int
+    attempt: int
+    """Which request to this client, counted from 1."""
+    status: Status | None = None
+    """How it ended; None while it may still be answered."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the client would have to be asked again."""
+        return self.status in (Status.FAILED, Status.REJECTED)
 
 
 class Fold:
@@ -26,53 +45,74 @@ class Fold:
     def __init__(
         self,
         round_: int,
-        asked: Sequence[Message],
         base: Arrays,
         *,
         weigh: Callable[[TrainReply], float],
         tell: Callable[[ClientOutcome], None],
+        is_race: bool = False,
     ) -> None:
+        """Open a round; `is_race` if replies come in no order, so that each waits on disk for its turn in the mean."""
         self.base = base
         """The model the clients started from; replies must have its names and shapes."""
         self.accepted: list[int] = []
         """Clients in the mean, in the order they were taken."""
         self.failures: list[ClientOutcome] = []
-        """Clients that are not."""
+        """Requests that ended otherwise."""
         self.received_bytes = 0
         """Array bytes of all replies."""
-        self._round, self._asked, self._weigh, self._tell = round_, asked, weigh, tell
+        self._requests: list[Request] = []
+        self._round, self._weigh, self._tell = round_, weigh, tell
         self._mean, self._metrics = Mean(), []
+        self._spool = Spool() if is_race else None
         self._started = time.monotonic()
+
+    def ask(self, message: Message) -> Request:
+        """Expect a reply to this message, which has not been sent yet."""
+        client_id = protocol.client_of(message.content)
+        attempt = 1 + sum(request.client_id == client_id for request in self._requests)
+        self._requests.append(request := Request(message, client_id, attempt))
+        return request
+
+    @property
+    def is_race(self) -> bool:
+        """Whether the first usable replies count."""
+        return self._spool is not None
+
+    @property
+    def requests(self) -> Sequence[Request]:
+        """Everything asked so far, in the order of the fold."""
+        return self._requests
 
     def in_client_order(self, replies: Iterable[Message]) -> Iterable[Message]:
         """Replies that are all here already by ascending client id, so that bits do not depend on arrival."""
         if not isinstance(replies, Sequence):
             return replies
-        order = {message.metadata.message_id: i for i, message in enumerate(self._asked)}
+        order = {request.message.metadata.message_id: i for i, request in enumerate(self._requests)}
         return sorted(replies, key=lambda reply: order.get(reply.metadata.reply_to_message_id, len(order)))
 
     def take(self, message: Message) -> None:
         """Judge one message and fold it if it is sound."""
-        asked = {m.metadata.message_id: m for m in self._asked}.get(message.metadata.reply_to_message_id)
+        asked = {r.message.metadata.message_id: r for r in self._requests}.get(message.metadata.reply_to_message_id)
         if asked is None:
             logger.warning("ignored a message that answers no request of round %d", self._round)
-            return
-        client_id = protocol.client_of(asked.content)
-        if client_id in self.accepted:
+        elif asked.client_id in self.accepted:
             self._end(asked, Status.DUPLICATE, "answered before")
         elif message.has_error():
             self._end(asked, Status.FAILED, _one_line(message.error.reason or f"error code {message.error.code}"))
         else:
             self._take_content(asked, message)
 
-    def _take_content(self, asked: Message, message: Message) -> None:
+    def _take_content(self, asked: Request, message: Message) -> None:
         self.received_bytes += (payload_bytes := protocol.payload_bytes(message.content))
         try:
-            reply, weight = self._sound(message, asked)
+            reply, weight = self._sound(message, asked.message)
         except ProtocolError as error:
             self._end(asked, Status.REJECTED, str(error), payload_bytes=payload_bytes)
             return
-        self._mean.add(reply.arrays, weight)
+        if self._spool is None:
+            self._mean.add(reply.arrays, weight)
+        else:
+            self._spool.put(asked.client_id, reply.arrays, weight)
         self._metrics.append(reply.metrics)
         self._end(
             asked,
@@ -91,12 +131,17 @@ class Fold:
             raise ProtocolError(f"weight {weight:g}: the client trained on no rows")
         return reply, weight
 
-    def close(self) -> None:
-        """Account for every client that has said nothing."""
-        heard = {*self.accepted, *(outcome.client_id for outcome in self.failures)}
-        for message in self._asked:
-            if protocol.client_of(message.content) not in heard:
-                self._end(message, Status.MISSING, "no reply before the deadline")
+    def close(self, wanted: int) -> None:
+        """Account for every client that has said nothing; `wanted` replies are all that the round needs."""
+        for request in self._requests:
+            if request.status is None and len(self.accepted) >= wanted:
+                self._end(request, Status.SPARE, "the round had its replies")
+            elif request.status is None:
+                self._end(request, Status.MISSING, "no reply before the deadline")
+        if self._spool is not None:
+            self.accepted.sort()
+            for _, arrays, weight in self._spool.drain():
+                self._mean.add(arrays, weight)
 
     def mean(self) -> Arrays:
         """The mean of the accepted replies; callable once."""
@@ -112,14 +157,26 @@ class Fold:
         """Account for a chosen client that could not be asked."""
         self._add(ClientOutcome(round=self._round, client_id=client_id, status=Status.UNREACHABLE, reason=reason))
 
-    def _end(self, asked: Message, status: Status, reason: str, **facts: Any) -> None:
+    def refused(self, request: Request) -> None:
+        """Account for a request that the transport did not take."""
+        self._end(request, Status.FAILED, f"the transport takes no message for node {_node(request)}")
+
+    def why_short(self) -> str:
+        """One line on the clients that are not in the mean."""
+        last = {outcome.client_id: outcome for outcome in self.failures if outcome.client_id not in self.accepted}
+        return "; ".join(f"client {o.client_id} {o.status}: {o.reason}" for o in last.values())
+
+    def _end(self, asked: Request, status: Status, reason: str, **facts: Any) -> None:
+        if status is not Status.DUPLICATE:
+            asked.status = status
         self._add(
             ClientOutcome(
                 round=self._round,
-                client_id=protocol.client_of(asked.content),
+                client_id=asked.client_id,
                 status=status,
+                attempt=asked.attempt,
                 reason=reason,
-                node_id=asked.metadata.dst_node_id,
+                node_id=_node(asked),
                 seconds=time.monotonic() - self._started,
                 **facts,
             )
@@ -128,10 +185,14 @@ class Fold:
     def _add(self, outcome: ClientOutcome) -> None:
         if outcome.status is Status.ACCEPTED:
             self.accepted.append(outcome.client_id)
-        elif outcome.status is not Status.DUPLICATE:
+        elif outcome.status not in (Status.DUPLICATE, Status.SPARE):
             self.failures.append(outcome)
             logger.warning("round %d: client %d %s: %s", self._round, outcome.client_id, outcome.status, outcome.reason)
         self._tell(outcome)
+
+
+def _node(request: Request) -> int:
+    return request.message.metadata.dst_node_id
 
 
 def _one_line(text: str) -> str:

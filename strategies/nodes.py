@@ -30,11 +30,14 @@ class Nodes:
         self._partitions: dict[int, int | None] = {}
         self._refused: dict[int, str] = {}
 
-    def place(self, clients: Sequence[int]) -> dict[int, int]:
-        """Client id -> node id for every client that a connected node can serve, waiting a while for all."""
+    def place(self, clients: Sequence[int], *, avoid: int | None = None) -> dict[int, int]:
+        """Client id -> node id for every client that a connected node can serve, waiting a while for all.
+
+        Where any node serves any client, it is another one than `avoid`, if there is another.
+        """
         deadline = time.monotonic() + self._timeout_s
         while True:
-            placed = self._place_now(clients, deadline)
+            placed = self._place_now(clients, avoid, deadline)
             if len(placed) == len(clients) or time.monotonic() >= deadline:
                 return placed
             time.sleep(POLL_S)
@@ -50,9 +53,10 @@ class Nodes:
             f"start a SuperNode with --node-config '{protocol.PARTITION}={client_id}'{refused}"
         )
 
-    def _place_now(self, clients: Sequence[int], deadline: float) -> dict[int, int]:
+    def _place_now(self, clients: Sequence[int], avoid: int | None, deadline: float) -> dict[int, int]:
         nodes = sorted(self._grid.get_node_ids())
         if self._placement == protocol.ANY:
+            nodes = [node for node in nodes if node != avoid] or nodes
             return {client: nodes[i % len(nodes)] for i, client in enumerate(clients)} if nodes else {}
         self._greet([node for node in nodes if node not in self._partitions | self._refused], deadline)
         holders = {self._partitions[node]: node for node in nodes if node in self._partitions}

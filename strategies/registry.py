@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
+from flwr_agent.modes import FEDERATED
 from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
@@ -20,17 +21,20 @@ STRATEGIES: dict[str, type[RoundStrategy]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
 }
+ALONE = "fedavg"
 ENTRY_POINTS = "flwr_agent.strategies"
 
 
 def load(config: RunConfig) -> RoundStrategy:
     """The strategy that `strategy.name` names: one of ours, an entry point of an installed package, or module:Class.
 
+    A baseline has one client and nothing to average, so it takes FedAvg, whose mean of one is that one.
+
     Raises:
         ConfigError: there is none of that name, it is not a `RoundStrategy`, or a third party's breaks when it is
             imported or made.
     """
-    name = config.strategy.name
+    name = config.strategy.name if config.federation.mode == FEDERATED else ALONE
     try:
         return _find(name).from_config(config)
     except ConfigError:

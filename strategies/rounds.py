@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from flwr.app import ArrayRecord
 
+from flwr_agent.requests import Arrays
+
 
 class Status(StrEnum):
     """How one client's request ended."""
@@ -24,6 +26,8 @@ class Status(StrEnum):
     """No reply before the deadline."""
     UNREACHABLE = "unreachable"
     """No node could be asked."""
+    SPARE = "spare"
+    """The round had its replies before this one was needed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +40,8 @@ class ClientOutcome:
     """0-based."""
     status: Status
     """How the request ended."""
+    attempt: int = 1
+    """Which request to this client in this round, counted from 1."""
     reason: str = ""
     """One line, unless accepted."""
     node_id: int = 0
@@ -57,7 +63,7 @@ class Round:
     round: int
     """Absolute, 1-based."""
     clients: Sequence[int]
-    """Accepted client ids, ascending."""
+    """Accepted client ids in the order of the fold."""
     arrays: ArrayRecord
     """The new global model."""
     metrics: Mapping[str, float]
@@ -66,6 +72,8 @@ class Round:
     """Wall time by stage."""
     payload_bytes: Mapping[str, int]
     """Array bytes sent and received."""
+    state: Arrays = field(default_factory=dict)
+    """What the strategy carries into the next round."""
 
 
 class Observer:

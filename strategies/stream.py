@@ -38,3 +38,16 @@ def pull(grid: Grid, message_ids: Iterable[str], deadline: float) -> Iterator[Me
             replies = list(grid.pull_messages([message_id]))
         while replies:
             yield replies.pop(0)
+
+
+def race(grid: Grid, message_ids: list[str], deadline: float) -> Iterator[Message]:
+    """Replies as they come, until the clock reaches `deadline`; ids that the caller appends meanwhile count too."""
+    while message_ids:
+        for message_id in list(message_ids):
+            if replies := list(grid.pull_messages([message_id])):
+                message_ids.remove(message_id)
+            while replies:
+                yield replies.pop(0)
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(POLL_S)

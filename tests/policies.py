@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def random_rows(num_rows: int, seed: int = 0, *, zero: Sequence[int] = ()) -> li
 def _row(draw: np.random.Generator, *, is_zero: bool) -> Sample:
     vocabulary, num_tokens = len(chat().tokenizer), int(draw.integers(1, 7))
     mask = [1, *draw.integers(0, 2, num_tokens - 1).tolist()]
-    logprobs = draw.uniform(-6, -3, num_tokens).tolist()
+    logprobs = draw.uniform(-6, -3, num_tokens).astype(np.float32).tolist()
     advantage = 0.0 if is_zero else float(np.float32(draw.standard_normal()))
     return Sample(
         draw.integers(4, vocabulary, int(draw.integers(1, 8))).tolist(),
@@ -77,6 +78,19 @@ def _row(draw: np.random.Generator, *, is_zero: bool) -> Sample:
         [p * m for p, m in zip(logprobs, mask, strict=True)],
         [advantage * m for m in mask],
     )
+
+
+def rewarded(num_rows: int, seed: int) -> list[Sample]:
+    """Random rows with a reward at every own token, about half of them going on where the last one ended."""
+    draw = rng("rewarded", seed)
+    return [
+        replace(
+            row,
+            rewards=(draw.standard_normal(len(row.mask)) * row.mask).tolist(),
+            continues=i > 0 and bool(draw.integers(0, 2)),
+        )
+        for i, row in enumerate(random_rows(num_rows, seed))
+    ]
 
 
 def gradients(trainer: Trainer) -> list[dict[str, torch.Tensor]]:
@@ -105,7 +119,8 @@ def watched_scores(seam: Seam) -> list[torch.Tensor]:
 
 def start(trainer: Trainer, *, prox_mu: float = 0.0) -> Trainer:
     """The trainer at the start of a round from its own weights."""
-    trainer.begin_round(to_arrays(trainer.model), prox_mu=prox_mu)
+    critic = to_arrays(trainer.critic.model) if trainer.critic else None
+    trainer.begin_round(to_arrays(trainer.model), critic=critic, prox_mu=prox_mu)
     return trainer
 
 

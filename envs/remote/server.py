@@ -124,7 +124,13 @@ class Service:
             raise EnvError(f"there is no task {request['task']!r} in split {request['split']!r}") from None
 
     async def _open(self, style: str, variant: Variant | None) -> dict[str, Any]:
-        """Build a world, or find the one built before; its name is a digest of all that it is made of."""
+        """Build a world, or find the one built before; its name is a digest of all that it is made of.
+
+        Raises:
+            ConfigError: the variant names code, which no server takes from a client.
+        """
+        if variant is not None and ":" in variant.name:
+            raise ConfigError("partition.strategy", variant.name, "names code, which no server takes from a client")
         async with self._building:
             name = self._names.get(_asked(style, variant))
             if name not in self._worlds:

@@ -32,7 +32,7 @@ class Progress:
     clients: tuple[int, ...] = ()
     """Clients whose answer counts in the round after it."""
     failures: tuple[str, ...] = ()
-    """Clients of any round whose answer does not count, in words."""
+    """Requests of any round whose answer does not count, in words."""
     evaluations: tuple[Mapping[str, Any], ...] = ()
     """The scored evaluations, oldest first: `round` and `metrics`."""
     mean_round_s: float = 0.0
@@ -53,7 +53,7 @@ class Progress:
             failures=tuple(
                 f"client {line['client_id']} {line['status']} in round {line['round']}: {line['reason']}"
                 for line in asked
-                if line["status"] not in (ACCEPTED, "duplicate")
+                if line["status"] not in (ACCEPTED, "duplicate", "spare")
             ),
             evaluations=tuple(evaluations),
             mean_round_s=(sum(trained) + sum(played)) / len(trained) if trained else 0.0,

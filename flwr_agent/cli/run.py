@@ -16,7 +16,7 @@ from flwr_agent import presets, validate
 from flwr_agent.cli import modules, overrides, preview
 from flwr_agent.cli.progress import LEDGER, Display, Progress
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import AgentError
+from flwr_agent.errors import AgentError, ConfigError, ProtocolError
 from flwr_agent.paths import ROOT
 from flwr_agent.rl import launch
 from flwr_agent.validate import Strategy
@@ -25,7 +25,7 @@ POLL_S = 0.5
 COMPLETED = "finished:completed"
 PLAIN: Mapping[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
 """How text is printed that must come out as it is."""
-FILES = ("curve.png", "federated_summary.json")
+FILES = ("report.html", "federated_summary.json")
 _ERROR = re.compile(r"(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)")
 
 
@@ -48,7 +48,13 @@ def plan(preset: str, arguments: Iterable[str], *, base: Path, load_strategy: Ca
     Raises:
         AgentError: what is wrong, in one line.
     """
-    layers = presets.read({"preset": preset} | overrides.parse(arguments))
+    return checked(
+        presets.read({"preset": preset} | overrides.parse(arguments)), base=base, load_strategy=load_strategy
+    )
+
+
+def checked(layers: presets.Layers, *, base: Path, load_strategy: Callable[[RunConfig], object]) -> Plan:
+    """The plan of what a user asked for; see `plan`."""
     layers = replace(layers, flat=overrides.absolute(layers.flat, base))
     config = presets.build(layers, base=base)
     validate.check(config, layers.flat, load_strategy=load_strategy)
@@ -90,6 +96,8 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
     """
     config, output = plan.config, Path(plan.config.output_dir)
     fed = config.federation
+    if is_deployment:
+        _check_for_sites(config)
     if not config.fresh and is_complete(output, config):
         console.print(f"{result(output)}\nthis run is complete; add fresh=true to archive it and start over", **PLAIN)
         return
@@ -114,6 +122,16 @@ def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
         reason = last_error(log.read_bytes()[start:].decode(errors="replace"))
         raise RunFailed(f"run {status.removeprefix('finished:')}: {reason} (log: {log})")
     console.print(result(output), **PLAIN)
+
+
+def _check_for_sites(config: RunConfig) -> None:
+    """Refuse before anything starts what every SuperNode would refuse."""
+    from flwr_agent import protocol
+
+    try:
+        protocol.own_code_only(config)
+    except ProtocolError as error:
+        raise ConfigError("--deployment", True, str(error)) from None  # noqa: FBT003
 
 
 def is_complete(output: Path, config: RunConfig) -> bool:

@@ -9,7 +9,21 @@ from torch.nn.utils.rnn import pad_sequence
 
 from flwr_agent.rl.generate import left_pad
 from flwr_agent.rl.samples import Sample
-from flwr_agent.rl.trl_seam import Batch
+
+Batch = dict[str, torch.Tensor]
+"""`prompt_ids [B, P]` left-padded, `completion_ids [B, T]` right-padded, their masks, `tool_mask [B, T]` (1 = the
+model's own token), `advantages`, `sampler_per_token_logps [B, T]`, `num_items_in_batch`, and where needed
+`old_per_token_logps`, `ref_per_token_logps`, `old_values`, `returns [B, T]`, `critic_weight [B, 1]`."""
+
+
+def is_own(batch: Batch) -> torch.Tensor:
+    """Booleans `[B, T]`: the tokens that the model said itself, the only ones that are trained on."""
+    return (batch["completion_mask"] * batch["tool_mask"]).bool()
+
+
+def positions(mask_BT: torch.Tensor) -> torch.Tensor:
+    """Positions `[B, T]` counted from the first real token, as in generation."""
+    return (mask_BT.cumsum(-1) - 1).clamp(min=0)
 
 
 def to_batch(samples: Sequence[Sample], *, pad_id: int, num_tokens: int, device: torch.device | str) -> Batch:
@@ -22,6 +36,7 @@ def to_batch(samples: Sequence[Sample], *, pad_id: int, num_tokens: int, device:
         "completion_mask": right_pad([[1] * len(s.response_ids) for s in samples], 0, device),
         "tool_mask": right_pad([s.mask for s in samples], 0, device),
         "advantages": right_pad([s.advantages for s in samples], 0, device),
+        "sampler_per_token_logps": right_pad([s.logprobs for s in samples], 0, device),
         "num_items_in_batch": torch.tensor(float(num_tokens), device=device),
     }
 

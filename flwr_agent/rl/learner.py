@@ -4,37 +4,47 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 
 from envs.base import EnvAdapter, Shard, Task
+from flwr_agent.arrays import ACTOR, CRITIC, distance, part, prefixed
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
+from flwr_agent.rl import critic, moments
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.engine import to_engine
-from flwr_agent.rl.episode import Episode, Group, StopReason
+from flwr_agent.rl.episode import Episode, Group
 from flwr_agent.rl.generate import GREEDY
+from flwr_agent.rl.keep import best_and_worst
 from flwr_agent.rl.lora import client_rank, cut
 from flwr_agent.rl.model import identity, load_base, load_policy, load_tokenizer, locate
 from flwr_agent.rl.rollout import Attempt, Rollout
-from flwr_agent.rl.samples import Sample, counted, to_return, to_samples
+from flwr_agent.rl.samples import to_samples
+from flwr_agent.rl.stats import play_stats, rollout_stats
 from flwr_agent.rl.trainer import Trainer
 from flwr_agent.rl.weights import load_weights, to_arrays, whole
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
 from flwr_agent.world import to_adapter, to_shard, to_world
 
-ACTOR = "actor/"
-"""Group prefix of the policy's arrays in a record."""
-
 
 def initial_model(config: RunConfig) -> InitialModel:
-    """Round 0 of a federation: the policy's own weights, or its adapters that change nothing yet."""
+    """Round 0 of a federation: the policy's own weights, or its adapters that change nothing yet; with PPO a critic's.
+
+    The state of optimizers that are never reset is part of the model.
+    """
     policy = load_policy(config)
-    return InitialModel(arrays=_prefixed(to_arrays(policy)), base_digest=identity(policy))
+    arrays = prefixed(ACTOR, to_arrays(policy))
+    if config.algorithm.name == "ppo":
+        arrays |= prefixed(CRITIC, to_arrays(critic.initial(policy, config)))
+    if config.trainer.optimizer_reset == "never":
+        arrays |= moments.zeros(arrays)
+    return InitialModel(arrays=arrays, base_digest=identity(policy))
 
 
 def initial_arrays(config: RunConfig) -> Arrays:
@@ -66,12 +76,17 @@ class Learner:
         config, clock = request.config, _Clock()
         engine, seam = self.engine, self.trainer.seam
         switching_s, scoring_s = engine.switching_s, seam.scoring_s
-        if (config.algorithm.kl_coef or config.model.lora.rank) and request.base_digest != self.base_digest:
+        needs_base = config.algorithm.kl_coef and config.algorithm.kl_anchor == "base"
+        if (needs_base or config.model.lora.rank) and request.base_digest != self.base_digest:
             raise ProtocolError(
                 "the base model here is not the server's, so KL term or adapter would differ; use the same model.path files"
             )
         with clock("load"):
-            self.trainer.begin_round(self._own_arrays(request), prox_mu=config.strategy.prox_mu)
+            values = part(request.arrays, CRITIC)
+            before = self._own_arrays(request)
+            self.trainer.begin_round(before, critic=values, prox_mu=config.strategy.prox_mu)
+            if config.trainer.optimizer_reset == "never":
+                moments.load(self.trainer, request.arrays)
         shard = to_shard(config, self._adapter(config, None).tasks("train"), request.client_id)
         steps, num_examples = [], 0
         for epoch, seeds in enumerate(self._row_seeds(request)):
@@ -83,13 +98,15 @@ class Learner:
             samples = to_samples(groups, config.algorithm, config.rollout, seed=step_seed)
             with clock("update"):
                 stats = self.trainer.train(samples, seed=step_seed)
-            steps.append(stats | _rollout_stats(groups, samples, config))
+            episodes = [episode for group in groups for episode in group.episodes]
+            steps.append(stats | self._stats(episodes) | rollout_stats(groups, samples, config))
             num_examples += len(samples)
         clock.split("rollout", "sync", engine.switching_s - switching_s)
         clock.split("update", "logprobs", seam.scoring_s - scoring_s)
         with clock("export"):
-            arrays = _prefixed(self.trainer.weights())
+            arrays = self._arrays()
         metrics = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
+        metrics["update_norm"] = distance(before, part(arrays, ACTOR))
         return TrainReply(
             round=request.round,
             client_id=request.client_id,
@@ -101,7 +118,7 @@ class Learner:
     def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
         """Play the first `evaluation.tasks` held-out tasks, sampled and greedy, in the standard world."""
         config = request.config.evaluation
-        load_weights(self.trainer.model, _bare(request.arrays))
+        load_weights(self.trainer.model, part(request.arrays, ACTOR))
         adapter = self._adapter(request.config, None)
         tasks = adapter.tasks("val")[: config.tasks]
         modes = {"sampled": config.temperature} | ({"greedy": GREEDY} if config.greedy else {})
@@ -112,19 +129,22 @@ class Learner:
         episodes = self._played(adapter, attempts)
         metrics: dict[str, float] = {"time/evaluate": time.perf_counter() - start, "tasks": float(len(tasks))}
         outcomes: dict[str, tuple[float, ...]] = {}
+        kept: list[dict[str, Any]] = []
         for mode, played in zip(modes, _split(episodes, len(tasks)), strict=True):
             prefix = "" if mode == "sampled" else f"{mode}/"
             outcomes |= {
                 f"{mode}/success": tuple(float(e.success) for e in played),
                 f"{mode}/task_score": tuple(e.score for e in played),
             }
-            metrics |= {f"{prefix}{name}": value for name, value in _play_stats(played).items()}
+            metrics |= {f"{prefix}{name}": value for name, value in self._stats(played).items()}
+            kept += best_and_worst(played, tasks, self.chat, mode=mode, count=request.config.report.episodes)
         return EvaluateReply(
             round=request.round,
             metrics=metrics,
             outcomes=outcomes,
             tasks=tuple(task.id for task in tasks),
             types=tuple(str(task.meta.get("category", "")) for task in tasks),
+            episodes=tuple(kept),
         )
 
     def play(
@@ -137,9 +157,18 @@ class Learner:
         attempts = [Attempt(task, 0, seed_for(purpose, task.id), temperature) for task in tasks]
         return self._played(self._adapter(self.config, shard), attempts)
 
+    def _stats(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        return play_stats(episodes, self.config.rollout, self.chat.eos_ids)
+
+    def _arrays(self) -> Arrays:
+        trainer = self.trainer
+        values = prefixed(CRITIC, to_arrays(trainer.critic.model)) if trainer.critic else {}
+        is_kept = self.config.trainer.optimizer_reset == "never"
+        return prefixed(ACTOR, trainer.weights()) | values | (moments.to_arrays(trainer) if is_kept else {})
+
     def _own_arrays(self, request: TrainRequest) -> Arrays:
         """The model the client starts from: the server's, cut to the client's own rank where it has adapters."""
-        arrays = _bare(request.arrays)
+        arrays = part(request.arrays, ACTOR)
         rank = client_rank(request.config, request.client_id)
         return cut(arrays, rank) if rank != request.config.model.lora.rank else arrays
 
@@ -199,36 +228,5 @@ class _Clock:
         return {f"time/{stage}": spent for stage, spent in (self._spent | {"idle": idle}).items()}
 
 
-def _play_stats(episodes: Sequence[Episode]) -> dict[str, float]:
-    turns = [turn for episode in episodes for turn in episode.turns]
-    return {
-        "success": float(np.mean([e.success for e in episodes])),
-        "task_score": float(np.mean([e.score for e in episodes])),
-        "turns": len(turns) / len(episodes),
-        "valid_actions": float(np.mean([turn.is_valid for turn in turns])) if turns else 0.0,
-        "env_errors": float(sum(e.stop is StopReason.ENV_ERROR for e in episodes)),
-        "truncated": float(np.mean([e.stop in (StopReason.MAX_TURNS, StopReason.CONTEXT_FULL) for e in episodes])),
-    }
-
-
-def _rollout_stats(groups: Sequence[Group], samples: Sequence[Sample], config: RunConfig) -> dict[str, float]:
-    episodes = [episode for group in groups for episode in group.episodes]
-    returns = [[to_return(e, config.algorithm) for e in counted(group)] for group in groups]
-    return _play_stats(episodes) | {
-        "reward": float(np.mean([value for values in returns for value in values] or [0.0])),
-        "zero_std_groups": float(np.mean([len(set(values)) < 2 for values in returns])),
-        "prompt_tokens": float(sum(len(s.prompt_ids) for s in samples)),
-        "response_tokens": float(sum(s.num_tokens for s in samples)),
-    }
-
-
 def _split(episodes: Sequence[Episode], size: int) -> list[list[Episode]]:
     return [list(episodes[at : at + size]) for at in range(0, len(episodes), size)]
-
-
-def _prefixed(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    return {ACTOR + name: values for name, values in arrays.items()}
-
-
-def _bare(arrays: Arrays) -> Arrays:
-    return {name.removeprefix(ACTOR): values for name, values in arrays.items() if name.startswith(ACTOR)}

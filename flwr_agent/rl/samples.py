@@ -1,17 +1,18 @@
-"""Credit: from groups of episodes to training rows with a group-normalised advantage per token.
+"""Credit: from groups of episodes to training rows.
 
-GRPO (Shao et al. 2024, DeepSeekMath, eq. 3): A = (R - mean of the group) / (std of the group + epsilon).
+GRPO gives each token a group-normalised advantage (Shao et al. 2024, DeepSeekMath, eq. 3): A = (R - mean of the group) /
+(std of the group + epsilon). PPO gives it a reward, from which a critic estimates its advantage (`flwr_agent.rl.gae`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from flwr_agent.config import AlgorithmConfig, RolloutConfig
-from flwr_agent.rl.episode import Episode, Group, StopReason
+from flwr_agent.rl.episode import Episode, Group, StopReason, Turn
 from flwr_agent.seeds import rng
 
 EPSILON = 1e-6
@@ -35,7 +36,13 @@ class Sample:
     logprobs: list[float]
     """`[T]`; the sampler's, 0 where the mask is 0."""
     advantages: list[float]
-    """`[T]`; 0 where the mask is 0."""
+    """`[T]`; 0 where the mask is 0. PPO's are estimated before the first update."""
+    rewards: list[float] = field(default_factory=list)
+    """`[T]`; undiscounted, at the last token of each turn."""
+    continues: bool = False
+    """Whether the row goes on where the one before it ended, so that its credit flows back there."""
+    episode_turns: int = 1
+    """Turns of the episode it is from."""
 
     @property
     def num_tokens(self) -> int:
@@ -43,22 +50,12 @@ class Sample:
         return sum(self.mask)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A row before its advantage is known."""
-
-    episode: int
-    prompt_ids: list[int]
-    response_ids: list[int]
-    mask: list[int]
-    logprobs: list[float]
-    reward: float
-
-
 def to_samples(
     groups: Iterable[Group], algorithm: AlgorithmConfig, rollout: RolloutConfig, *, seed: int = 0
 ) -> list[Sample]:
     """All rows of a step; episodes that the environment failed have none and count in no mean."""
+    if algorithm.name == "ppo":  # nothing is compared within a group
+        groups = [Group("all", [episode for group in groups for episode in group.episodes])]
     return [sample for group in groups for sample in _group_samples(group, algorithm, rollout, seed)]
 
 
@@ -73,12 +70,15 @@ def _group_samples(group: Group, algorithm: AlgorithmConfig, rollout: RolloutCon
     if algorithm.reward == "shuffled":
         returns = rng(seed, "shuffled", group.task_id).permutation(returns).tolist()
     to_rows = _windowed_rows if rollout.mode == "windowed" else _concat_rows
-    rows = [row for i, (e, r) in enumerate(zip(episodes, returns, strict=True)) for row in to_rows(i, e, r, algorithm)]
-    advantages = to_advantages([(row.episode, row.reward) for row in rows], algorithm)
-    return [
-        Sample(row.prompt_ids, row.response_ids, row.mask, row.logprobs, [a * m for m in row.mask])
-        for row, a in zip(rows, advantages, strict=True)
+    rows = [
+        (i, row)
+        for i, (episode, value) in enumerate(zip(episodes, returns, strict=True))
+        for row in to_rows(episode, _turn_rewards(episode, value, algorithm), algorithm)
     ]
+    if algorithm.name == "ppo":
+        return [row for _, row in rows]
+    advantages = to_advantages([(i, sum(row.rewards)) for i, row in rows], algorithm)
+    return [replace(row, advantages=[a * m for m in row.mask]) for (_, row), a in zip(rows, advantages, strict=True)]
 
 
 def to_return(episode: Episode, algorithm: AlgorithmConfig) -> float:
@@ -112,28 +112,56 @@ def to_advantages(values: Sequence[tuple[int, float]], algorithm: AlgorithmConfi
     return (advantages * alike if algorithm.episode_weight == "equal" else advantages).tolist()
 
 
-def _windowed_rows(index: int, episode: Episode, value: float, algorithm: AlgorithmConfig) -> list[_Row]:
-    """One row per turn; each carries the episode's whole return, less the penalty of its own broken format."""
+def _turn_rewards(episode: Episode, value: float, algorithm: AlgorithmConfig) -> list[float]:
+    """Reward of each turn: the episode's return, to every turn or (`credit: chained`) to the last one alone.
+
+    A turn whose answer broke the format pays its own penalty.
+    """
+    last = len(episode.turns) - 1
     return [
-        _Row(
-            index,
+        (value if algorithm.credit == "per_row" or i == last else 0.0)
+        - (0.0 if turn.is_valid else algorithm.invalid_penalty)
+        for i, turn in enumerate(episode.turns)
+    ]
+
+
+def _windowed_rows(episode: Episode, rewards: Sequence[float], algorithm: AlgorithmConfig) -> list[Sample]:
+    """One row per turn."""
+    chained = algorithm.credit == "chained"
+    return [
+        Sample(
             turn.prompt_ids,
             turn.response_ids,
             [1] * len(turn.response_ids),
             turn.logprobs,
-            value - (0.0 if turn.is_valid else algorithm.invalid_penalty),
+            [0.0] * len(turn.response_ids),
+            _at_end(turn, reward),
+            continues=chained and i > 0,
+            episode_turns=len(episode.turns),
         )
-        for turn in episode.turns
+        for i, (turn, reward) in enumerate(zip(episode.turns, rewards, strict=True))
     ]
 
 
-def _concat_rows(index: int, episode: Episode, value: float, algorithm: AlgorithmConfig) -> list[_Row]:
-    """One row per episode; observations between the answers are masked."""
-    first, *later = episode.turns
-    response, mask, logprobs = list(first.response_ids), [1] * len(first.response_ids), list(first.logprobs)
-    for turn in later:
-        response += turn.prompt_ids + turn.response_ids
-        mask += [0] * len(turn.prompt_ids) + [1] * len(turn.response_ids)
-        logprobs += [0.0] * len(turn.prompt_ids) + turn.logprobs
-    penalty = algorithm.invalid_penalty * sum(not turn.is_valid for turn in episode.turns)
-    return [_Row(index, first.prompt_ids, response, mask, logprobs, value - penalty)]
+def _concat_rows(episode: Episode, rewards: Sequence[float], algorithm: AlgorithmConfig) -> list[Sample]:
+    """One row per episode; observations between the answers are masked.
+
+    With credit per row the return and all penalties stand at the last token.
+    """
+    if algorithm.credit == "per_row":
+        penalties = [algorithm.invalid_penalty * (not turn.is_valid) for turn in episode.turns]
+        rewards = [0.0] * (len(rewards) - 1) + [rewards[-1] - sum(penalties[:-1])]
+    response, mask, logprobs, rewarded = [], [], [], []
+    for i, (turn, reward) in enumerate(zip(episode.turns, rewards, strict=True)):
+        glue = turn.prompt_ids if i else []
+        response += glue + turn.response_ids
+        mask += [0] * len(glue) + [1] * len(turn.response_ids)
+        logprobs += [0.0] * len(glue) + turn.logprobs
+        rewarded += [0.0] * len(glue) + _at_end(turn, reward)
+    zeros = [0.0] * len(mask)
+    first, num_turns = episode.turns[0].prompt_ids, len(episode.turns)
+    return [Sample(first, response, mask, logprobs, zeros, rewarded, episode_turns=num_turns)]
+
+
+def _at_end(turn: Turn, reward: float) -> list[float]:
+    return [0.0] * (len(turn.response_ids) - 1) + [reward]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from envs.base import Env, EnvAdapter, Step, Task
 from envs.wrapper import Wrapper
+from flwr_agent.arrays import ACTOR, part
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import EnvError
 from flwr_agent.requests import Arrays
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.episode import StopReason
 from flwr_agent.rl.generate import TransformersGenerator
-from flwr_agent.rl.learner import ACTOR
 from flwr_agent.rl.model import load_policy, load_tokenizer
 from flwr_agent.rl.rollout import Attempt, Rollout
 from flwr_agent.rl.trainer import load_weights
@@ -26,9 +26,7 @@ def show(
         EnvError: the environment failed.
     """
     chat, policy = Chat(load_tokenizer(config)), load_policy(config)
-    load_weights(
-        policy, {name.removeprefix(ACTOR): values for name, values in arrays.items() if name.startswith(ACTOR)}
-    )
+    load_weights(policy, part(arrays, ACTOR))
     generator = TransformersGenerator(policy, eos_ids=sorted(chat.eos_ids), pad_id=chat.pad_id)
     recorded = _Recorded(adapter)
     rollout = Rollout(recorded, generator, chat, config.rollout)

@@ -17,18 +17,11 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
 from flwr_agent.config import RunConfig
+from flwr_agent.rl.batch import Batch, is_own, positions
+from flwr_agent.rl.losses import importance
 from flwr_agent.rl.model import compute_dtype
 
-Batch = dict[str, torch.Tensor]
-"""`prompt_ids [B, P]` left-padded, `completion_ids [B, T]` right-padded, their masks, `tool_mask [B, T]` (1 = the
-model's own token), `advantages [B, T]`, `num_items_in_batch`, and where needed `old_per_token_logps`,
-`ref_per_token_logps [B, T]`."""
-_PER_TOKEN = ("advantages", "old_per_token_logps", "ref_per_token_logps")
-
-
-def is_own(batch: Batch) -> torch.Tensor:
-    """Booleans `[B, T]`: the tokens that the model said itself, the only ones that are trained on."""
-    return (batch["completion_mask"] * batch["tool_mask"]).bool()
+_PER_TOKEN = ("advantages", "sampler_per_token_logps", "old_per_token_logps", "ref_per_token_logps")
 
 
 class Seam(GRPOTrainer):
@@ -44,12 +37,13 @@ class Seam(GRPOTrainer):
             processing_class=tokenizer,
         )
         self.beta = config.algorithm.kl_coef
+        self.objective = config.algorithm
         self.current_gradient_accumulation_steps = 1
         self._prepare_for_training(1, None, None)
         self.scoring_s = 0.0
         """Seconds spent in `score` so far."""
         self.scored: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
-        self._is_own = torch.empty(0, dtype=torch.bool)
+        self._batch: Batch = {}
 
     def freeze(self, base: PreTrainedModel) -> None:
         """Make `base` the fixed reference of the KL term, scored by the same path as the policy."""
@@ -57,16 +51,21 @@ class Seam(GRPOTrainer):
         add_fused_lm_head(base, temperature=self.temperature, outputs=("log_probs", "entropy"))
 
     def loss(self, batch: Batch) -> torch.Tensor:
-        """Clipped surrogate plus KL, summed over the model's tokens and divided by `num_items_in_batch` (scalar).
+        """Clipped surrogate, KL and entropy, summed over the model's tokens and divided by `num_items_in_batch` (scalar).
 
         What stands at other tokens is replaced by 0: a mask that is multiplied in afterwards lets inf x 0 through.
         """
-        self._is_own = is_own(batch)
-        known = {name: batch[name].masked_fill(~self._is_own, 0) for name in _PER_TOKEN if name in batch}
+        own = is_own(batch)
+        self._batch = batch | {name: batch[name].masked_fill(~own, 0) for name in _PER_TOKEN if name in batch}
         self.model_wrapped.train()
         with self.compute_loss_context_manager():
-            value = self._compute_loss(self.model_wrapped, batch | known)
+            value = self._compute_loss(self.model_wrapped, self._batch)
         self._metrics["train"].clear()
+        logps, entropies = self.scored
+        self.scored, self._batch = (logps.detach(), entropies.detach()), {}
+        if self.objective.entropy_coef:  # TRL's own bonus is a mean over each forward, so it depends on the split
+            bonus = entropies.masked_fill(~own, 0).sum() / batch["num_items_in_batch"].clamp(min=1.0)
+            value = value - self.objective.entropy_coef * self.accelerator.num_processes * bonus
         return value
 
     @torch.no_grad()
@@ -82,14 +81,17 @@ class Seam(GRPOTrainer):
         return scored
 
     def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, **_):
-        logps, entropies = self._scores(model, input_ids, attention_mask, logits_to_keep)
-        self.scored = (logps.detach(), entropies.detach())
-        return logps.masked_fill(~self._is_own, 0), entropies, None
+        self.scored = self._scores(model, input_ids, attention_mask, logits_to_keep)
+        logps = self.scored[0].masked_fill(~is_own(self._batch), 0)
+        if self.objective.importance_cap:  # a weight on the advantage is one on the policy term alone
+            old = self._batch.get("old_per_token_logps", logps.detach())
+            weight = importance(old, self._batch["sampler_per_token_logps"], self.objective.importance_cap)
+            self._batch["advantages"] = self._batch["advantages"] * weight
+        return logps, self.scored[1], None
 
     def _scores(self, model, ids_BT, mask_BT, keep: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probs and entropies `[B, keep]`; positions are counted from the first real token, as in generation."""
-        positions = (mask_BT.cumsum(-1) - 1).clamp(min=0)
-        inputs = {"input_ids": ids_BT, "attention_mask": mask_BT, "position_ids": positions}
+        inputs = {"input_ids": ids_BT, "attention_mask": mask_BT, "position_ids": positions(mask_BT)}
         with self.accelerator.autocast():
             if ids_BT.device.type == "cuda":
                 labels = ids_BT.masked_fill(mask_BT == 0, -100)
@@ -100,7 +102,7 @@ class Seam(GRPOTrainer):
             logits = model(**inputs, use_cache=False, logits_to_keep=keep + 1).logits[:, :-1]
         wide = torch.promote_types(logits.dtype, torch.float32)
         logps_BTV = (logits.to(wide) / self.temperature).log_softmax(-1)
-        with torch.no_grad():  # it is measured, not trained
+        with torch.set_grad_enabled(torch.is_grad_enabled() and bool(self.objective.entropy_coef)):
             entropy = -(logps_BTV.exp() * logps_BTV).sum(-1)
         return logps_BTV.gather(-1, ids_BT[:, -keep:, None])[..., 0], entropy
 
@@ -138,6 +140,7 @@ def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
         scale_rewards="none",
         beta=0.0,
         epsilon=algorithm.clip,
+        delta=algorithm.dual_clip or None,
         use_bias_correction_kl=False,
         max_completion_length=config.rollout.max_new_tokens,
     )

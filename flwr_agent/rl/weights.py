@@ -29,14 +29,22 @@ def to_arrays(model: torch.nn.Module) -> dict[str, np.ndarray]:
     return {name: p.detach().float().cpu().numpy().copy() for name, p in trained(model).items()}
 
 
-@torch.no_grad()
 def load_weights(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     """Copy trained values into a model in place.
 
     Raises:
         ProtocolError: if names or shapes are not the model's.
     """
-    own = trained(model)
+    copy_into(trained(model), arrays)
+
+
+@torch.no_grad()
+def copy_into(own: Mapping[str, torch.Tensor], arrays: Mapping[str, np.ndarray]) -> None:
+    """Copy values into tensors of the same names, in place.
+
+    Raises:
+        ProtocolError: if names or shapes differ.
+    """
     check_fit({name: tuple(p.shape) for name, p in own.items()}, arrays)
     for name, p in own.items():
         p.copy_(torch.from_numpy(np.require(arrays[name], requirements="W")))

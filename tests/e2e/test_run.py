@@ -37,11 +37,11 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def start(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.Popen[str]]:
     """Start a run whose folder is `output`."""
-    cwd = tmp_path_factory.mktemp("cwd")
+    home = tmp_path_factory.mktemp("cwd")
 
-    def popen(output: Path, *arguments: str) -> subprocess.Popen[str]:
+    def popen(output: Path, *arguments: str, cwd: Path = home) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "flwr_agent", "run", *SETTINGS, f"model.path={policy}", f"output_dir={output}"]
-        env = {"PYTHONPATH": str(ROOT), "HOME": str(cwd), "PATH": "/usr/bin:/bin"}
+        env = {"PYTHONPATH": str(ROOT), "HOME": str(home), "PATH": "/usr/bin:/bin"}
         return subprocess.Popen(
             [*command, *arguments], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -100,6 +100,44 @@ def test_a_folder_of_another_objective_is_refused_with_the_run_s_last_word(finis
     assert process.returncode == 1
     assert err.count("\n") == 1
     assert "trained for another objective: trainer.lr was" in err
+
+
+OWN = """
+from envs.partition import shard
+from envs.tinyguess import TinyGuess
+
+
+class Guess(TinyGuess):
+    def __init__(self, *, greeting, style, variant=None):
+        super().__init__(style=style, variant=variant)
+        assert greeting == "hello"
+
+
+def slices(tasks, client_id, num_clients, *, seed, tasks_per_client, least):
+    return shard(tasks, client_id, num_clients, "uniform", tasks_per_client=max(tasks_per_client, least))
+
+
+def agree(transcript):
+    return transcript.reward
+"""
+OWN_SETTINGS = (
+    "env.name=own_guess:Guess", "env.settings.greeting=hello", "env.verifier=own_guess:agree",
+    "partition.strategy=own_guess:slices", "partition.settings={least: 3}",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_modules_beside_the_run_are_found_by_its_clients_and_give_the_same_weights(finished, start, tmp_path: Path):
+    (tmp_path / "own_guess.py").write_text(OWN)
+    process = start(tmp_path / "run", *OWN_SETTINGS, "worker.mode=process", cwd=tmp_path)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err + (tmp_path / "run.log").read_text()
+    assert digests(tmp_path / "run") == digests(finished[0])
+    process = start(tmp_path / "sites", *OWN_SETTINGS, "--deployment", cwd=tmp_path)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 2
+    assert "env.name='own_guess:Guess' names code, which a site never takes from the server" in err
+    assert not (tmp_path / "sites").exists()
 
 
 @pytest.mark.slow

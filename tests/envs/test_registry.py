@@ -1,6 +1,7 @@
 import asyncio
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -86,6 +87,18 @@ def test_an_entry_point_is_found_by_its_name(monkeypatch):
     point = EntryPoint("echo", f"{__name__}:Echo", registry.GROUP)
     monkeypatch.setattr(registry, "entry_points", lambda **_: [point])
     assert create("echo", {"word": "sky"}).name == "echo"
+
+
+@pytest.mark.parametrize("name", ["webshop", "minihouse", "tinyguess", f"{__name__}:Echo"])
+def test_adapters_built_at_once_in_many_threads_serve_one_task_list(name):
+    def facts(_):
+        adapter = create(name, {})
+        return adapter.fingerprint(), [task.id for task in adapter.tasks("train")]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(facts, range(16)))
+    assert all(one == found[0] for one in found)
+    assert found[0] == facts(None)
 
 
 def test_nothing_is_imported_before_it_is_asked_for():

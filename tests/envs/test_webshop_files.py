@@ -213,6 +213,36 @@ def test_human_goals_are_won_by_the_oracle(tmp_path, tables):
     assert shop.fingerprint() != WebShop(data_path=str(tmp_path)).fingerprint()
 
 
+def test_human_goals_of_real_products_are_won_by_the_oracle(data_dir, tmp_path):
+    folder = data_dir / "webshop_real"
+    items, instructions = (
+        json.loads((folder / f"{name}.json").read_text()) for name in ("items_shuffle", "items_ins_v2")
+    )
+    known = {asin: entry["attributes"] for asin, entry in instructions.items() if entry.get("attributes")}
+    products = [product for product in parse_products(items, {}, "items.json") if product.asin in known]
+    human = {
+        product.asin: [
+            {
+                "asin": product.asin,
+                "instruction": f"i am looking for number {number} of {product.title.lower()}.",
+                "attributes": known[product.asin],
+                "options": [f"{name}: {values[number % len(values)]}" for name, values in product.options.items()],
+                "instruction_attributes": known[product.asin][number % 2 : number % 2 + 2] or known[product.asin],
+                "instruction_options": [values[number % len(values)] for values in product.options.values()],
+                "assignment_id": f"a{number}",
+                "worker_id": "w",
+            }
+            for number in range(8)
+        ]
+        for product in products
+    }
+    shop = WebShop(data_path=str(write(tmp_path, items, instructions, human)), goals="human")
+    tasks = [*shop.tasks("val"), *shop.tasks("train")]
+    assert len(tasks) > 800
+    lost = [shop.shop.goals[task.id].instruction for task in tasks if shop.oracle(task) is None]
+    assert len(lost) <= 0.01 * len(tasks), lost
+
+
 def test_human_files_are_checked(tmp_path, tables):
     items, instructions = tables
     entry = human_entry(items[0])

@@ -7,9 +7,9 @@ import torch
 from fakes import config
 from policies import chat, policy, watched_scores
 
-from flwr_agent.rl.batch import right_pad, to_batch
+from flwr_agent.rl.batch import is_own, right_pad, to_batch
 from flwr_agent.rl.episode import Episode, Group, Turn
-from flwr_agent.rl.losses import TokenStats, k3
+from flwr_agent.rl.losses import Stats, importance, k3, policy_measures
 from flwr_agent.rl.samples import to_samples
 from flwr_agent.rl.trl_seam import Seam
 
@@ -48,7 +48,11 @@ def example(seam, run):
 @pytest.mark.parametrize("kl_coef", [0.0, 0.1])
 def test_three_tokens_by_hand(kl_coef):
     run = config(
-        env__name="tinyguess", algorithm__group_size=2, algorithm__reward_scale=1.0, algorithm__kl_coef=kl_coef
+        env__name="tinyguess",
+        algorithm__group_size=2,
+        algorithm__reward_scale=1.0,
+        algorithm__kl_coef=kl_coef,
+        algorithm__importance_cap=0.0,
     )
     seam = Seam(uniform(), chat().tokenizer, run)
     batch = example(seam, run)
@@ -68,27 +72,37 @@ def test_stats_are_token_means_and_ignore_other_tokens():
         "tool_mask": torch.tensor([[1, 0, 1], [1, 0, 0]]),
         "old_per_token_logps": torch.tensor([[-1.0, 9.0, -1.0], [-1.0, 9.0, 9.0]]),
         "ref_per_token_logps": torch.tensor([[-1.0, math.inf, -1.0], [-1.0, math.nan, 9.0]]),
+        "sampler_per_token_logps": torch.tensor([[-1.0, 5.0, -2.0], [-1.0, 5.0, 5.0]]),
     }
     now = torch.tensor([[-1.0, math.nan, -0.5], [-1.1, 0.0, 0.0]])
     entropy = torch.tensor([[1.0, math.nan, 2.0], [6.0, 7.0, 7.0]])
-    stats = TokenStats()
-    sampler = torch.tensor([[-1.0, 5.0, -1.3], [-1.0, 5.0, 5.0]])
-    stats.add(batch, now, entropy, loss=0.25, clip=0.2, sampler=sampler)
-    stats.add_step(grad_norm=2.0, prox_norm=0.5)
-    stats.add_step(grad_norm=4.0, prox_norm=0.0)
-    found = stats.means()
-    assert found == pytest.approx(
+    stats = Stats()
+    stats.add(is_own(batch), policy_measures(batch, now, entropy, clip=0.2, cap=2.0))
+    stats.add_step({"loss": 0.5, "grad_norm": 2.0, "prox_norm": 0.5, "grad_norm_applied": 1.0})
+    stats.add_step({"loss": 0.25, "grad_norm": 4.0, "prox_norm": 0.0, "grad_norm_applied": 1.0})
+    e = math.e
+    assert stats.policy() == pytest.approx(
         {
             "entropy": 3.0,
             "clip_fraction": 1 / 3,
-            "sampler_gap": 0.1,
-            "kl_base": sum(math.exp(d) - d - 1 for d in (0.0, -0.5, 0.1)) / 3,
+            "kl": sum(math.exp(d) - d - 1 for d in (0.0, -0.5, 0.1)) / 3,
+            "sampler_gap": 1 / 3,
+            "sampler_kl": (e - 2) / 3,
+            "importance_truncated": 1 / 3,
+            "importance_ess": (2 + e) ** 2 / (3 * (2 + e**2)),
             "grad_norm": 3.0,
+            "grad_norm_applied": 1.0,
             "prox_norm": 0.25,
-            "loss": 0.125,
+            "loss": 0.375,
             "updates": 2.0,
+            "padding_tokens": 0.0,
         }
     )
+
+
+def test_importance_weights_are_ratios_up_to_the_cap():
+    found = importance(torch.tensor([-1.0, -1.0, -1.0]), torch.tensor([-1.0, -1.0 - math.log(4), -0.5]), 2.0)
+    assert found.tolist() == pytest.approx([1.0, 2.0, math.exp(-0.5)])
 
 
 def test_k3_is_unbiased_for_the_divergence_and_never_negative():

@@ -12,8 +12,8 @@ from policies import chat, policy, random_rows, watched_scores
 from trl import GRPOTrainer
 
 from flwr_agent.paths import ROOT
-from flwr_agent.rl.batch import right_pad, to_batch
-from flwr_agent.rl.trl_seam import Seam, is_own
+from flwr_agent.rl.batch import is_own, right_pad, to_batch
+from flwr_agent.rl.trl_seam import Seam
 
 SIGNATURES = {
     "_prepare_for_training": ["self", "max_steps", "train_dataloader", "resume_from_checkpoint"],

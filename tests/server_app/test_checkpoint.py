@@ -44,6 +44,20 @@ def test_the_last_two_rounds_and_round_zero_are_kept(tmp_path):
     assert folders(tmp_path) == ["round-00000", "round-00003", "round-00004"]
 
 
+def test_the_newest_rounds_and_the_milestones_are_kept(tmp_path):
+    save_rounds(tmp_path, 11, config(checkpoint__keep=3, checkpoint__milestone_every=4))
+    assert [int(name[-5:]) for name in folders(tmp_path)] == [0, 4, 8, 9, 10]
+
+
+def test_what_a_strategy_carries_comes_back_bit_for_bit(tmp_path):
+    moments = {"first/a": model(3)["actor/embed"], "second/a": model(4)["actor/embed"]}
+    checkpoint.save(tmp_path, replace(state(1), strategy=moments), config())
+    assert digest(checkpoint.resume(tmp_path, config()).strategy) == digest(moments)
+    (tmp_path / "round-00001" / "strategy.safetensors").unlink()
+    with pytest.raises(ResumeError, match=r"strategy\.safetensors is not what was written"):
+        checkpoint.resume(tmp_path, config())
+
+
 def test_rounds_are_ordered_as_numbers(tmp_path):
     for round_ in (4, 10):
         checkpoint.save(tmp_path, state(round_), config())
@@ -91,8 +105,8 @@ def test_rounds_beyond_the_last_one_asked_for_are_refused_with_the_ways_out(tmp_
 def test_a_checkpoint_of_another_version_is_refused(tmp_path):
     save_rounds(tmp_path, 1)
     path = tmp_path / "round-00000" / "state.json"
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
-    with pytest.raises(ResumeError, match="checkpoint version 2"):
+    path.write_text(path.read_text().replace('"version": 2', '"version": 3'))
+    with pytest.raises(ResumeError, match="checkpoint version 3"):
         checkpoint.resume(tmp_path, config())
 
 

@@ -35,7 +35,7 @@ def score(request):
 
 
 def options(folder, **keys):
-    return config(**({"output_dir": str(folder), "federation__rounds": ROUNDS} | keys))
+    return config(**({"output_dir": str(folder), "federation__rounds": ROUNDS, "report__page": False} | keys))
 
 
 def start():
@@ -81,17 +81,40 @@ def test_a_run_writes_its_config_its_ledger_its_checkpoints_and_its_summary(whol
     names = {path.name for path in whole.iterdir() if not path.name.startswith(".")}
     assert names == {
         "config.json",
-        "curve.png",
         "ledger.jsonl",
         "federated_summary.json",
         "round-00000",
         "round-00002",
         "round-00003",
+        "round_1",
+        "round_2",
+        "round_3",
     }
     assert json.loads((whole / "config.json").read_text())["config"]["federation.rounds"] == ROUNDS
     kinds = [line["kind"] for line in lines(whole)]
     a_round = ["client", "client", "accepted", "round", "checkpoint", "evaluation"]
     assert kinds == ["ledger", "evaluation", *a_round * ROUNDS]
+
+
+def test_a_run_ends_with_a_page_and_can_show_its_figures_to_trackers(tmp_path):
+    folder = tmp_path / "run"
+    play(folder, report__page=True, report__trackers="tensorboard", federation__rounds=1)
+    assert "Held-out success, sampled" in (folder / "report.html").read_text()
+    assert (folder / "figures" / "sampled-success-rounds.png").is_file()
+    assert list((folder / "tensorboard").iterdir())
+
+
+def test_a_page_that_cannot_be_made_is_no_end_of_a_run(tmp_path, caplog):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    play(folder, report__page=True, federation__rounds=1, serve=client(lambda request: _blocking(folder, request)))
+    assert "no report: " in caplog.text
+    assert summary(folder)["loop_completed"] is True
+
+
+def _blocking(folder, request):
+    (folder / "figures").write_text("a file where a folder has to be")
+    return train(request)
 
 
 def test_a_round_line_holds_its_digest_seconds_and_bytes(whole):
@@ -115,6 +138,15 @@ def test_killed_in_any_round_and_resumed_a_run_ends_in_the_same_bits(tmp_path, w
         play(folder, client(deadly))
     assert play(folder) == final(whole)
     assert facts(folder) == facts(whole)
+
+
+@pytest.mark.parametrize("name", ["fedavgm", "fedadagrad", "fedadam", "fedyogi"])
+def test_a_server_optimizer_goes_on_with_its_moments(tmp_path, name):
+    whole = play(tmp_path / "whole", strategy__name=name)
+    play(tmp_path / "run", strategy__name=name, federation__rounds=2)
+    assert play(tmp_path / "run", strategy__name=name) == whole
+    (tmp_path / "run" / "round-00003" / "state.json").unlink()
+    assert play(tmp_path / "run", strategy__name=name) == whole
 
 
 def test_killed_at_any_write_and_resumed_a_run_ends_in_the_same_bits(tmp_path, monkeypatch):
@@ -212,6 +244,38 @@ def test_an_unknown_strategy_leaves_no_folder(tmp_path):
     with pytest.raises(ConfigError, match="did you mean 'fedprox'"):
         play(tmp_path / "run", strategy__name="fedproxx")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_client_that_fails_once_in_every_round_changes_no_bit(tmp_path, whole):
+    failed = set()
+
+    def failing(message):
+        key = message.metadata.group_id
+        if protocol.client_of(message.content) == 1 and key not in failed:
+            failed.add(key)
+            return [Message(Error(2, "out of memory"), reply_to=message)]
+        return client()(message)
+
+    folder = tmp_path / "run"
+    assert play(folder, failing) == final(whole)
+    statuses = [(line["client_id"], line["attempt"], line["status"]) for line in lines(folder, "client")]
+    assert statuses == [(0, 1, "accepted"), (1, 1, "failed"), (1, 2, "accepted")] * ROUNDS
+
+
+def test_a_baseline_asks_one_client_and_averages_nothing(tmp_path):
+    asked = []
+
+    def serve(message):
+        asked.append(protocol.client_of(message.content))
+        return client()(message)
+
+    play(tmp_path / "local", serve, federation__mode="local", federation__local_client=1, strategy__name="fedadam")
+    assert asked == [1] * ROUNDS
+    assert (summary(tmp_path / "local")["mode"], summary(tmp_path / "local")["local_client_id"]) == ("local", 1)
+    asked.clear()
+    play(tmp_path / "central", serve, federation__mode="centralized")
+    assert asked == [0] * ROUNDS
+    assert summary(tmp_path / "central")["mode"] == "centralized"
 
 
 def test_fedprox_without_its_term_is_fedavg(tmp_path, whole):

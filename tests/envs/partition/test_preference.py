@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pools import alfworld_by_type, pool
+from pools import ALFWORLD_TYPES, alfworld_by_type, pool
 
 from envs.base import Task
 from envs.partition import shard
+from envs.partition.labels import read_labels
 from flwr_agent.errors import ConfigError
 
 ALFWORLD_TOTALS = [1706, 1400, 2206, 1475, 2324, 889]
@@ -28,6 +29,15 @@ def mixes(tasks: list[Task], omega: float, num_clients: int = 100) -> np.ndarray
 
 def test_published_category_totals_of_the_household_games():
     assert mixes(alfworld_by_type(), 0.01).sum(axis=0).tolist() == ALFWORLD_TOTALS
+
+
+def test_the_real_label_file_gives_the_published_totals_with_its_types_in_the_published_order(data_dir):
+    """Totals depend on the order in which types are first seen, which in the file is another one."""
+    ids = read_labels(data_dir / "hardness/alfworld_trajectories.json")
+    tasks = [Task(i, "train", {"category": i.removeprefix("alfworld_").partition("-")[0]}) for i in ids]
+    assert Counter(task.meta["category"] for task in tasks) == ALFWORLD_TYPES
+    tasks.sort(key=lambda task: list(ALFWORLD_TYPES).index(task.meta["category"]))
+    assert mixes(tasks, 0.01).sum(axis=0).tolist() == ALFWORLD_TOTALS
 
 
 @settings(max_examples=30, deadline=None)

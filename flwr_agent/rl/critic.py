@@ -1,0 +1,130 @@
+"""The value model beside a policy: the policy's own backbone under a head of one label per token."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from safetensors.torch import load_file
+from transformers import AutoModelForTokenClassification, PreTrainedModel
+
+from flwr_agent import critics
+from flwr_agent.arrays import CRITIC
+from flwr_agent.config import RunConfig
+from flwr_agent.errors import ConfigError
+from flwr_agent.rl.batch import Batch, is_own, positions
+from flwr_agent.rl.losses import critic_measures, value_error
+from flwr_agent.rl.optimize import Optimization
+
+logger = logging.getLogger("flwr.agent")
+NO_DECAY = ("norm", "bias")
+"""Parameters without weight decay, as the policy's optimizer leaves them out."""
+
+
+def build(policy: PreTrainedModel) -> PreTrainedModel:
+    """A critic that starts as the policy's backbone, in fp32, under a head of zeros: every value is 0.
+
+    Raises:
+        ConfigError: transformers has no token classifier of this architecture.
+    """
+    config = copy.deepcopy(policy.config)
+    config.num_labels = 1
+    try:
+        with torch.random.fork_rng(devices=[]):  # the head's random start is replaced, the caller's generator untouched
+            critic = AutoModelForTokenClassification.from_config(config, dtype=torch.float32)
+    except ValueError as error:
+        fix = f"{type(policy).__name__} has no token classifier to make a critic from; use algorithm.name=grpo"
+        raise ConfigError("algorithm.name", "ppo", fix) from error
+    critic.base_model.load_state_dict(policy.base_model.state_dict())
+    for module in critic.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    with torch.no_grad():
+        for name, p in critic.named_parameters():
+            if not name.startswith(critic.base_model_prefix + "."):
+                p.zero_()
+    return critic.to(policy.device)
+
+
+def initial(policy: PreTrainedModel, config: RunConfig) -> PreTrainedModel:
+    """The critic of round 0 (see `critics.find`); a fresh one is announced loudly.
+
+    Raises:
+        ConfigError: the trained one that was found is of another architecture than the policy.
+        DataError: a file of it is damaged.
+    """
+    critic, path = build(policy), critics.find(config).path
+    if path is None:
+        logger.warning(
+            "THE CRITIC STARTS FRESH (%s=%s, model.path=%s): every value is 0 until it has learnt; name the critic that "
+            "was trained with this policy, if there is one",
+            critics.KEY,
+            config.model.critic_path,
+            config.model.path,
+        )
+        return critic
+    found, own = critics.shapes(Path(path)), dict(critic.named_parameters())
+    strange = sorted(own.keys() ^ found.keys()) or [n for n, p in own.items() if list(p.shape) != found[n][1]]
+    if strange:
+        fix = f"{len(strange)} tensors differ from {type(critic).__name__} of this policy, first {strange[0]!r}"
+        raise ConfigError(critics.KEY, path, fix + "; give a critic made from the same architecture")
+    for file in {file for file, _ in found.values()}:
+        _copy(file, own)
+    return critic
+
+
+@torch.no_grad()
+def _copy(file: Path, own: dict[str, torch.nn.Parameter]) -> None:
+    for name, values in load_file(file).items():
+        if (bare := name.removeprefix(CRITIC)) in own:
+            own[bare].copy_(values)
+
+
+class Critic:
+    """Values, loss and optimizer of a value model; its gradient is clipped by itself and has no proximal term."""
+
+    def __init__(self, model: PreTrainedModel, config: RunConfig, accelerator: Accelerator):
+        self.model, self.value_clip = model, config.algorithm.value_clip
+        self._accelerator = accelerator
+        if model.device.type == "cuda":
+            model.gradient_checkpointing_enable()
+        self.optimization = Optimization(
+            model, _optimizer(model, config), max_grad_norm=config.trainer.critic_max_grad_norm
+        )
+
+    @torch.no_grad()
+    def values(self, batch: Batch) -> torch.Tensor:
+        """The value `[B, T]` before each token of the completion is said."""
+        return self._forward(batch)
+
+    def loss(self, batch: Batch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Clipped squared error of the model's tokens, each weighed by its row's `critic_weight`; and measures per token.
+
+        Summed over the forwards of an optimizer step, the scalar is the step's loss however its rows are split.
+        """
+        values = self._forward(batch)
+        error = value_error(values, batch["old_values"], batch["returns"], self.value_clip)
+        loss = (batch["critic_weight"].to(error.dtype) * error.masked_fill(~is_own(batch), 0)).sum()
+        return loss * self._accelerator.num_processes, critic_measures(batch, values.detach(), self.value_clip)
+
+    def _forward(self, batch: Batch) -> torch.Tensor:
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+        with self._accelerator.autocast():
+            out = self.model(input_ids=ids, attention_mask=mask, position_ids=positions(mask), use_cache=False)
+        values = out.logits[:, -batch["completion_ids"].size(1) - 1 : -1, 0]
+        return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def _optimizer(model: PreTrainedModel, config: RunConfig) -> torch.optim.AdamW:
+    decayed, free = [], []
+    for name, p in model.named_parameters():
+        (free if any(part in name for part in NO_DECAY) else decayed).append(p)
+    groups = [
+        {"params": decayed, "weight_decay": config.trainer.weight_decay},
+        {"params": free, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.trainer.critic_lr, eps=1e-8)
