@@ -73,7 +73,8 @@ def warm_start(config: RunConfig, folder: Path) -> str:
             adapter, [tasks[i] for i in order], haste=RECIPE.haste, history=config.rollout.history, seed=RECIPE.version
         )
         policy = load_model(config, dtype=torch.float32)
-        with torch.autocast(policy.device.type, torch.bfloat16):
+        # Weights move inside the block, so that no cast of them may be kept.
+        with torch.autocast(policy.device.type, torch.bfloat16, cache_enabled=False):
             tiny.imitate(policy, chat, demos, RECIPE)
         policy.save_pretrained(folder)
         chat.tokenizer.save_pretrained(folder)

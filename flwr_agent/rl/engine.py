@@ -137,4 +137,4 @@ def to_engine(config: RunConfig, model: PreTrainedModel, chat: Chat, source: str
         return Engine(ServedVLLM(config, eos_ids=eos_ids))
     from flwr_agent.rl.vllm_colocated import ColocatedVLLM
 
-    return Engine(ColocatedVLLM(config, source, eos_ids=eos_ids))
+    return Engine(ColocatedVLLM(config, source, model, eos_ids=eos_ids))
