@@ -38,10 +38,12 @@ def initial_model(config: RunConfig) -> InitialModel:
 
     The state of optimizers that are never reset is part of the model.
     """
+    is_ppo = config.algorithm.name == "ppo"
+    trained = critic.start(config) if is_ppo else None
     policy = load_policy(config)
     arrays = prefixed(ACTOR, to_arrays(policy))
-    if config.algorithm.name == "ppo":
-        arrays |= prefixed(CRITIC, to_arrays(critic.initial(policy, config)))
+    if is_ppo:
+        arrays |= prefixed(CRITIC, to_arrays(critic.initial(policy, trained)))
     if config.trainer.optimizer_reset == "never":
         arrays |= moments.zeros(arrays)
     return InitialModel(arrays=arrays, base_digest=identity(policy))
