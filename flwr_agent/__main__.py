@@ -23,7 +23,7 @@ def main() -> None:
     """
     sys.path.append(str(Path.cwd()))
     try:
-        app(obj=Parts(load_strategy=_load_strategy, load_model=_load_model))
+        app(obj=Parts(load_strategy=_load_strategy, load_model=_load_model, rebuild=_rebuild))
     except AgentError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2 if isinstance(error, ConfigError | DataError) else 1)
@@ -40,10 +40,16 @@ def _load_strategy(config: RunConfig) -> Strategy:
     return strategies.load(config)
 
 
-def _load_model(run: Path) -> tuple[int, Arrays]:
+def _rebuild(run: Path) -> list[Path]:
+    from server_app.rebuild import rebuild
+
+    return rebuild(run)
+
+
+def _load_model(run: Path, round_: int | None) -> tuple[int, Arrays]:
     from server_app import checkpoint
 
-    state = checkpoint.last(run)
+    state = checkpoint.kept(run, round_)
     return state.round, state.arrays
 
 

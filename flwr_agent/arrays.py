@@ -149,6 +149,24 @@ def _is_finite(values: np.ndarray) -> bool:
     return True
 
 
+def distance(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:
+    """Euclidean distance of two models of the same names and shapes, summed in float64.
+
+    Example:
+        >>> distance({"w": np.float32([0, 0])}, {"w": np.float32([3, 4])})
+        5.0
+    """
+    return math.sqrt(sum(_square(values, other[name]) for name, values in one.items()))
+
+
+def _square(one: np.ndarray, other: np.ndarray) -> float:
+    flat, minus, total = one.reshape(-1), other.reshape(-1), 0.0
+    for start in range(0, flat.size, BLOCK):
+        delta = (flat[start : start + BLOCK] - minus[start : start + BLOCK]).astype(np.float64)
+        total += float(delta @ delta)
+    return total
+
+
 def digest(arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 over names, shapes and values, whatever the order of the mapping.
 

@@ -17,9 +17,9 @@ from typing import Any, get_type_hints
 from flwr_agent import settings, wire
 from flwr_agent.errors import ConfigError
 from flwr_agent.modes import FEDERATED, LOCAL, settled
+from flwr_agent.output_sections import CheckpointConfig, ReportConfig
 from flwr_agent.sections import (
     AlgorithmConfig,
-    CheckpointConfig,
     EnvConfig,
     EvaluationConfig,
     FederationConfig,
@@ -47,6 +47,7 @@ __all__ = [
     "PartitionConfig",
     "PrivacyConfig",
     "PromptConfig",
+    "ReportConfig",
     "RolloutConfig",
     "RunConfig",
     "Scalar",
@@ -84,6 +85,7 @@ class RunConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
 
     def flat(self) -> dict[str, Scalar]:
         """Dotted key -> value, in the order of the tree."""
@@ -199,6 +201,12 @@ def _check_together(config: RunConfig) -> None:
             "trainer.tasks_per_step",
             config.trainer.tasks_per_step,
             f"times federation.epochs_per_round={fed.epochs_per_round} exceeds {MAX_EPOCH_ROWS} task seeds a client-round",
+        )
+    if config.report.episodes and config.evaluation.where != "server":
+        raise ConfigError(
+            "report.episodes",
+            config.report.episodes,
+            "episodes never leave a client; set evaluation.where=server, or leave it unset",
         )
     _check_algorithm(config)
     if config.algorithm.baseline == "none" and config.algorithm.scale_rewards == "std":

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_agent.errors import ConfigError
+from flwr_agent import page
 from flwr_agent.lens import ORACLE_COLUMNS, Lens, axes, cells, cross_rows, headline, oracle_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{{ headline }}</title>
-<style>
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1080px; margin: 2rem auto; padding: 0 1rem; color: #1c2733; }
-h1 { font-size: 1.25rem } h2 { font-size: 1.05rem; margin-top: 2rem }
-table { border-collapse: collapse; font-size: .9rem } td, th { padding: .25rem .7rem; text-align: left }
-th { border-bottom: 2px solid #c5cfd8 } td { border-bottom: 1px solid #e6ebf0; vertical-align: top }
-svg { max-width: 100%; height: auto } p { max-width: 46rem }
-</style></head><body>
-<h1>{{ headline }}</h1>
+PAGE = """{% extends "base" %}{% block body %}
 <p>Heterogeneity is 0 when all clients are alike. The floor is what shards of these sizes would show if they were drawn
 at random; the leak is what the strategy moves above it on axes that are not its own.</p>
 <table><tr><th>axis</th><th>heterogeneity</th><th>i.i.d. floor</th><th>leak</th></tr>
@@ -52,7 +42,7 @@ at random; the leak is what the strategy moves above it on axes that are not its
 <table><tr><th>client</th><th>tasks</th><th>category mix, %</th><th>easy, %</th><th>overlap</th><th>world</th></tr>
 {% for row in clients %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</table>
-</body></html>
+{% endblock %}
 """
 Draw = Callable[["Axes", Lens], None]
 
@@ -63,15 +53,10 @@ def to_html(lens: Lens) -> str:
     Raises:
         ConfigError: if jinja2 or matplotlib is not installed.
     """
-    try:
-        import matplotlib as _  # noqa: F401
-        from jinja2 import Environment
-    except ModuleNotFoundError as error:
-        raise ConfigError("html", error.name, "is missing for the page; pip install 'flwr-agent[train]'") from error
-    page = Environment(autoescape=True).from_string(PAGE)
     counts = np.bincount([c.world for c in lens.clients if c.world is not None], minlength=len(lens.worlds))
     return page.render(
-        headline=headline(lens),
+        PAGE,
+        title=headline(lens),
         axes=axes(lens),
         figures=[(title, _svg(draw, height, lens)) for title, draw, height in _figures(lens)],
         worlds=[(count, _in_words(world)) for count, world in zip(counts, lens.worlds, strict=True)],
@@ -111,13 +96,10 @@ def _svg(draw: Draw, height: float, lens: Lens) -> str:
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"svg.hashsalt": "lens", "svg.fonttype": "none", "font.size": 9}):
+    with matplotlib.rc_context({"font.size": 9}):
         figure = Figure(figsize=(10, 10 * height), layout="constrained")
         draw(figure.add_subplot(), lens)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
+        return page.to_svg(figure)
 
 
 def _draw_mix(plot: Axes, lens: Lens) -> None:

@@ -6,6 +6,7 @@ or dotted keys.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from flwr_agent.config import RunConfig, resolve
 from flwr_agent.errors import ConfigError, DataError
 from flwr_agent.paths import CONF
 
+RUN_FILE = "config.json"
+"""The resolved configuration in a run folder."""
 HOME_RUNS = Path("~/flwr_agent_runs")
 """Where `output_dir=auto` puts a run that Flower started; it has no working directory of the user's."""
 
@@ -88,6 +91,19 @@ def build(layers: Layers, *, base: Path | None = None) -> RunConfig:
             raise error.at(layers.sources[error.key]) from None
         raise
     return replace(config, output_dir=str(_output_dir(config, layers.name, base)))
+
+
+def of_run(folder: Path) -> dict[str, Any]:
+    """Dotted key -> value of the run in a folder, as it was resolved.
+
+    Raises:
+        DataError: the folder is not one of a run.
+    """
+    file = folder / RUN_FILE
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8"))["config"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(file, "config", f"cannot be read ({error}); give the folder of a run") from None
 
 
 def parse(path: Path) -> dict[str, tuple[Any, int]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -82,3 +83,5 @@ class EvaluateReply:
     """Id of each task, in that order."""
     types: tuple[str, ...] = ()
     """Category of each task; empty where the environment names none."""
+    episodes: tuple[Mapping[str, Any], ...] = ()
+    """Best and worst episodes in words (`report.episodes`); they cross no wire."""

@@ -148,6 +148,9 @@ class TrainerConfig:
     tasks_per_step: int = knob(8, "tasks rolled out before each update (x group_size episodes)", low=1, objective=True)
     minibatch_rows: int = knob(0, "rows per optimizer step; 0 = all rows of the rollout", low=0, objective=True)
     micro_rows: int = knob(64, "rows per forward; changes speed and memory, never the result", low=1)
+    gradient_checkpointing: bool = knob(
+        False, "recompute activations in the backward pass: much less memory, a third more time"
+    )
     epochs: int = knob(1, "passes over the rows of one rollout", low=1, objective=True)
     optimizer_reset: str = knob(
         "auto",
@@ -343,14 +346,6 @@ class EvaluationConfig:
     temperature: float = knob(0.4, "sampling temperature of the sampled score", low=1e-3)
     greedy: bool = knob(True, "also score greedy decoding")
     every: int = knob(1, "rounds between evaluations (round 0 and the last are always scored)", low=1)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckpointConfig:
-    """What a run folder keeps."""
-
-    keep: int = knob(2, "newest rounds whose model is kept", low=1)
-    milestone_every: int = knob(0, "every n-th round whose model is kept for good; 0 keeps none but round 0", low=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

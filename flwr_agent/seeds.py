@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-MAX_EPOCH_ROWS = 1_000
-"""Rows a dataset epoch may hold before row seeds of two epochs would overlap."""
+MAX_EPOCH_ROWS = 100_000
+"""Row seeds of one client-round; the next data seed's begin after them."""
 
 
 def seed_for(*parts: object) -> int:
@@ -67,7 +67,7 @@ def row_seeds(data_seed: int, num_rows: int, num_epochs: int) -> list[list[int]]
     """
     if num_rows * num_epochs > MAX_EPOCH_ROWS:
         raise ValueError(f"{num_rows} rows x {num_epochs} epochs exceed {MAX_EPOCH_ROWS} row seeds per client-round")
-    base = data_seed * 100_000
+    base = data_seed * MAX_EPOCH_ROWS
     return [[base + e * num_rows + i for i in range(num_rows)] for e in range(num_epochs)]
 
 

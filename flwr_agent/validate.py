@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from envs import named, partition, registry
-from flwr_agent import critics, policy, wire
+from flwr_agent import critics, policy, tracking, wire
 from flwr_agent.config import KEYS, RunConfig
 from flwr_agent.errors import ConfigError
 from flwr_agent.modes import FEDERATED
@@ -50,6 +50,7 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
         critics.find(config)
     _check_folder(config.output_dir)
     _check_worker(config)
+    tracking.check(config)
 
 
 def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ _ARRAYS = ("arrays", "strategy")
 """Fields of the state that have a file of their own."""
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError, SafetensorError)
 """What reading a damaged checkpoint raises."""
-BEGINNING = {"config.json", "ledger.jsonl", "federated_summary.json", "curve.png"}
+BEGINNING = {"config.json", "ledger.jsonl", "federated_summary.json", "report.html", "figures", "tensorboard", "wandb"}
 WAYS_OUT = "set fresh=true to archive the folder, or choose another output_dir"
 
 
@@ -129,16 +129,18 @@ def _load(folder: Path, last: int, config: RunConfig) -> RunState:
     return _read(folder / name_of(last), facts)
 
 
-def last(folder: Path) -> RunState:
-    """The state after the last finished round of a run, which may be going on; nothing is changed.
+def kept(folder: Path, round_: int | None = None) -> RunState:
+    """The state after a round of a run, by default the last finished one; the run may be going on, nothing is changed.
 
     Raises:
-        ResumeError: the folder holds no finished round, or its file is damaged.
+        ResumeError: the folder does not hold that round or any, or its file is damaged.
     """
-    rounds = _complete(folder) if folder.is_dir() else []
+    rounds = sorted(_complete(folder)) if folder.is_dir() else []
     if not rounds:
         raise ResumeError(f"{folder} holds no finished round; give the folder of a run")
-    path = folder / name_of(max(rounds))
+    if round_ is not None and round_ not in rounds:
+        raise ResumeError(f"{folder} has not kept round {round_}; it holds {', '.join(map(str, rounds))}")
+    path = folder / name_of(rounds[-1] if round_ is None else round_)
     try:
         return _read(path, json.loads((path / STATE).read_text(encoding="utf-8")))
     except DAMAGE as error:

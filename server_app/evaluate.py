@@ -89,6 +89,7 @@ class Evaluation:
             outcomes=reply.outcomes,
             tasks=reply.tasks,
             types=reply.types,
+            **({"episodes": reply.episodes} if reply.episodes else {}),
             seconds=time.monotonic() - started,
         )
         return MetricRecord({name: float(value) for name, value in reply.metrics.items()})

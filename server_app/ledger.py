@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ class Ledger:
             ResumeError: it was written by another version.
         """
         self.path = folder / FILE
+        self.tell: Callable[[Line], None] = lambda _: None
+        """Told of each line once it is on disk."""
         if not self.lines():
             self.path.write_bytes(b"")
             self.append("ledger", version=VERSION)
@@ -49,11 +51,12 @@ class Ledger:
 
     def append(self, kind: str, **facts: Any) -> None:
         """Add one line."""
-        line = json.dumps({"kind": kind, **_plain(facts)}, allow_nan=False) + "\n"
+        line: Line = {"kind": kind, **_plain(facts)}
         with self.path.open("ab") as file:
-            file.write(line.encode())
+            file.write((json.dumps(line, allow_nan=False) + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
+        self.tell(line)
 
     def lines(self) -> list[Line]:
         """All whole lines, oldest first."""

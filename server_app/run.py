@@ -17,13 +17,14 @@ import strategies
 from flwr_agent import critics, protocol
 from flwr_agent.arrays import digest, from_record, replace, to_record
 from flwr_agent.config import RunConfig
-from flwr_agent.report import curve
+from flwr_agent.report import write as report
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, InitialModel
-from server_app import checkpoint, summary
+from server_app import checkpoint, client_metrics, summary
 from server_app.announce import announce
 from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
 from server_app.ledger import FILE, Ledger, Line
+from server_app.trackers import Sinks
 from strategies import ClientOutcome, Observer, Round
 
 logger = logging.getLogger("flwr.agent")
@@ -57,6 +58,8 @@ def run(
         state, ledger, tail = _open(folder, config, initial_model)
         announce(folder, config, strategy, state.arrays)
         record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
+        sinks = Sinks(config, folder)
+        ledger.tell = sinks.take
         evaluation = Evaluation(
             config, ledger, _play(config, grid, record, state.experiment, serve), done=_scored(ledger.lines())
         )
@@ -75,7 +78,9 @@ def run(
             )
         finally:
             summary.write(folder, config, ledger.lines())
-            _draw(folder)
+            client_metrics.write(folder, ledger.lines(), epochs=config.federation.epochs_per_round)
+            sinks.close()
+            _report(folder, config)
 
 
 class _Recorder(Observer):
@@ -113,12 +118,13 @@ class _Recorder(Observer):
         self._ledger.append("checkpoint", round=round_.round, seconds=time.monotonic() - started)
 
 
-def _draw(folder: Path) -> None:
-    """Draw the curve; a picture that cannot be made is a warning, never the end of a run."""
+def _report(folder: Path, config: RunConfig) -> None:
+    """Make the page; one that cannot be made is a warning, never the end of a run."""
     try:
-        curve.draw(folder)
+        if config.report.page:
+            report.write([folder], folder)
     except Exception as error:  # noqa: BLE001 (a sink for people)
-        logger.warning("no learning curve: %s", error)
+        logger.warning("no report: %s", error)
 
 
 def _open(

@@ -127,3 +127,11 @@ def test_a_saved_file_loads_bit_for_bit_and_leaves_no_temporary(tmp_path):
     arrays.save(path, model(), {"round": "3"})
     assert arrays.digest(arrays.load(path)) == arrays.digest(model())
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_a_distance_is_taken_over_all_blocks_and_scalars():
+    size = 2 * arrays.BLOCK + 3
+    one = {"w": np.zeros((size, 1), np.float32), "s": np.float32(1.0)}
+    other = {"w": np.full((size, 1), 2.0, np.float32), "s": np.float32(-1.0)}
+    assert arrays.distance(one, other) == pytest.approx(2 * (size + 1) ** 0.5, rel=1e-12)
+    assert arrays.distance(one, one) == 0.0

@@ -39,12 +39,18 @@ def test_the_fixes_that_are_named_are_accepted():
         ({"trainer.lr": float("inf")}, "trainer.lr=inf: must be a finite number"),
         ({"algorithm.clip": float("nan")}, "algorithm.clip=nan: must be a finite number"),
         ({"seed": 2**63}, "seed=9223372036854775808: must fit in 64 bits"),
-        ({"trainer.tasks_per_step": 999}, "times federation.epochs_per_round=5 exceeds 1000 task seeds"),
+        ({"trainer.tasks_per_step": 20_001}, "times federation.epochs_per_round=5 exceeds 100000 task seeds"),
     ],
 )
 def test_numbers_that_no_run_can_use_are_refused(values, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         resolve(values)
+
+
+def test_episodes_are_kept_only_where_they_are_the_server_s_own():
+    assert resolve({"report.episodes": 2}).report.episodes == 2
+    with pytest.raises(ConfigError, match=r"report.episodes=2: episodes never leave a client"):
+        resolve({"report.episodes": 2, "evaluation.where": "client"})
 
 
 @pytest.mark.parametrize("name", ["top_p", "top_k", "min_p"])

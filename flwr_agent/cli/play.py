@@ -14,11 +14,11 @@ from rich.panel import Panel
 from rich.text import Text
 
 from envs.base import EnvAdapter, Step, Task
-from flwr_agent import settings
+from flwr_agent import presets, settings
 from flwr_agent.cli.parts import Parts
 from flwr_agent.cli.worlds import STYLE, Named
 from flwr_agent.config import KEYS, RunConfig, resolve
-from flwr_agent.errors import ConfigError, DataError
+from flwr_agent.errors import ConfigError
 from flwr_agent.seeds import seed_for
 from flwr_agent.world import to_adapter
 
@@ -45,7 +45,7 @@ def play(  # noqa: PLR0913 (one parameter per option)
         asyncio.run(_by_hand(adapter, _chosen(adapter, split, task), console))
         return
     config, parts = _config(model, named), cast(Parts, context.obj)
-    round_, arrays = parts.load_model(model)
+    round_, arrays = parts.load_model(model, None)
     adapter = to_adapter(config)
     chosen = _chosen(adapter, split, task)
     from flwr_agent.rl.show import show
@@ -103,11 +103,7 @@ def _chosen(adapter: EnvAdapter, split: str, task: str) -> Task:
 
 def _config(run: Path, named: Named) -> RunConfig:
     """The run's own configuration, in the named environment."""
-    file = run / "config.json"
-    try:
-        flat = json.loads(file.read_text(encoding="utf-8"))["config"]
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(file, "config", f"cannot be read ({error}); give the folder of a run") from None
+    flat = presets.of_run(run)
     if flat["env.name"] != named.name:
         flat = {key: value for key, value in flat.items() if not key.startswith("env.")}
     given = {f"env.{key}": value for key, value in {"name": named.name, **named.settings}.items()}

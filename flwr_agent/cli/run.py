@@ -25,7 +25,7 @@ POLL_S = 0.5
 COMPLETED = "finished:completed"
 PLAIN: Mapping[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
 """How text is printed that must come out as it is."""
-FILES = ("curve.png", "federated_summary.json")
+FILES = ("report.html", "federated_summary.json")
 _ERROR = re.compile(r"(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)")
 
 
@@ -48,7 +48,13 @@ def plan(preset: str, arguments: Iterable[str], *, base: Path, load_strategy: Ca
     Raises:
         AgentError: what is wrong, in one line.
     """
-    layers = presets.read({"preset": preset} | overrides.parse(arguments))
+    return checked(
+        presets.read({"preset": preset} | overrides.parse(arguments)), base=base, load_strategy=load_strategy
+    )
+
+
+def checked(layers: presets.Layers, *, base: Path, load_strategy: Callable[[RunConfig], object]) -> Plan:
+    """The plan of what a user asked for; see `plan`."""
     layers = replace(layers, flat=overrides.absolute(layers.flat, base))
     config = presets.build(layers, base=base)
     validate.check(config, layers.flat, load_strategy=load_strategy)

@@ -130,6 +130,24 @@ def test_evaluation_plays_the_first_held_out_tasks_once_sampled_and_once_greedy(
     assert reply.metrics["greedy/success"] == np.mean(reply.outcomes["greedy/success"])
 
 
+def test_a_reply_says_how_far_the_client_moved_the_model(learner, ask):
+    request = ask(1, 0)
+    reply = learner.train(request)
+    square = sum(float(np.square(reply.arrays[name] - request.arrays[name]).sum()) for name in reply.arrays)
+    assert reply.metrics["update_norm"] == pytest.approx(square**0.5, rel=1e-5)
+    assert reply.metrics["update_norm"] > 0
+
+
+def test_episodes_are_kept_in_words_when_they_are_asked_for(learner, score):
+    assert learner.evaluate(score).episodes == ()
+    asked = replace(score, config=replace(score.config, report=replace(score.config.report, episodes=1)))
+    kept = learner.evaluate(asked).episodes
+    assert [(one["mode"], one["kind"]) for one in kept] == [
+        (mode, kind) for mode in ("sampled", "greedy") for kind in ("best", "worst")
+    ]
+    assert all(turn["prompt"] for one in kept for turn in one["turns"])
+
+
 def test_held_out_tasks_have_seeds_of_their_own_whatever_the_run_s_is(learner, score, monkeypatch):
     played = watched(monkeypatch)
     for seed in (1, 2):

@@ -34,7 +34,7 @@ def test_the_episode_is_the_one_that_the_learner_plays(run):
     folder, config = run
     adapter = to_adapter(config)
     task = adapter.tasks("val")[0]
-    steps, answers = show(config, checkpoint.last(folder).arrays, adapter, task, temperature=0.0)
+    steps, answers = show(config, checkpoint.kept(folder).arrays, adapter, task, temperature=0.0)
     [episode] = Learner(config).play([task], purpose="any, greedy answers draw nothing", temperature=0.0)
     assert len(answers) == len(episode.turns) == len(steps) - 1
     assert sum(step.reward for step in steps) == episode.score
@@ -43,7 +43,9 @@ def test_the_episode_is_the_one_that_the_learner_plays(run):
 
 def test_play_shows_every_turn_of_the_policy(run):
     folder, _ = run
-    parts = Parts(load_strategy=lambda _: None, load_model=lambda path: (0, checkpoint.last(path).arrays))
+    parts = Parts(
+        load_strategy=lambda _: None, load_model=lambda path, _: (0, checkpoint.kept(path).arrays), rebuild=lambda _: []
+    )
     done = CliRunner().invoke(app, ["play", "letters:Letters", "--model", str(folder)], obj=parts)
     assert done.exit_code == 0, done.exception
     assert f"policy of round 0 of {folder}" in done.output.replace("\n", "")

@@ -35,7 +35,7 @@ def score(request):
 
 
 def options(folder, **keys):
-    return config(**({"output_dir": str(folder), "federation__rounds": ROUNDS} | keys))
+    return config(**({"output_dir": str(folder), "federation__rounds": ROUNDS, "report__page": False} | keys))
 
 
 def start():
@@ -81,17 +81,41 @@ def test_a_run_writes_its_config_its_ledger_its_checkpoints_and_its_summary(whol
     names = {path.name for path in whole.iterdir() if not path.name.startswith(".")}
     assert names == {
         "config.json",
-        "curve.png",
         "ledger.jsonl",
+        "manifest.txt",
         "federated_summary.json",
         "round-00000",
         "round-00002",
         "round-00003",
+        "round_1",
+        "round_2",
+        "round_3",
     }
     assert json.loads((whole / "config.json").read_text())["config"]["federation.rounds"] == ROUNDS
     kinds = [line["kind"] for line in lines(whole)]
     a_round = ["client", "client", "accepted", "round", "checkpoint", "evaluation"]
     assert kinds == ["ledger", "evaluation", *a_round * ROUNDS]
+
+
+def test_a_run_ends_with_a_page_and_can_show_its_figures_to_trackers(tmp_path):
+    folder = tmp_path / "run"
+    play(folder, report__page=True, report__trackers="tensorboard", federation__rounds=1)
+    assert "Held-out success, sampled" in (folder / "report.html").read_text()
+    assert (folder / "figures" / "sampled-success-rounds.png").is_file()
+    assert list((folder / "tensorboard").iterdir())
+
+
+def test_a_page_that_cannot_be_made_is_no_end_of_a_run(tmp_path, caplog):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    play(folder, report__page=True, federation__rounds=1, serve=client(lambda request: _blocking(folder, request)))
+    assert "no report: " in caplog.text
+    assert summary(folder)["loop_completed"] is True
+
+
+def _blocking(folder, request):
+    (folder / "figures").write_text("a file where a folder has to be")
+    return train(request)
 
 
 def test_a_round_line_holds_its_digest_seconds_and_bytes(whole):
