@@ -40,6 +40,8 @@ _ROUND, _CLIENT, _PLACEMENT, _EXAMPLES, _OUTCOMES = (
 )
 _FOLDED = "folded-round"
 _TASKS, _TYPES = "tasks", "types"
+_MAX_EXAMPLES = 2**53
+"""Beyond it a weight would not be exact."""
 _ECHO = (_EXPERIMENT, _ROUND, _CLIENT)
 T = TypeVar("T")
 
@@ -144,8 +146,8 @@ def train_reply(content: RecordDict, asked: RecordDict) -> TrainReply:
         _check_echo(_record(content, CONFIG, ConfigRecord), record)
         _check_manifest(content, _record(asked, ARRAYS, ArrayRecord), compression)
     metrics = _record(content, METRICS, MetricRecord)
-    if (num_examples := _get(metrics, _EXAMPLES, int)) < 0:
-        raise ProtocolError(f"{_EXAMPLES}={num_examples} is negative")
+    if not 0 <= (num_examples := _get(metrics, _EXAMPLES, int)) <= _MAX_EXAMPLES:
+        raise ProtocolError(f"{_EXAMPLES}={num_examples} is no number of rows")
     return TrainReply(
         round=_get(record, _ROUND, int),
         client_id=_get(record, _CLIENT, int),

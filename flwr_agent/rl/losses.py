@@ -97,6 +97,11 @@ class Stats:
         self._tokens: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._steps: dict[str, list[float]] = defaultdict(list)
         self._losses: dict[str, list[float]] = defaultdict(list)
+        self._padding = 0.0
+
+    def add_padding(self, batch: Batch) -> None:
+        """Count positions of a forward that hold no token of its rows."""
+        self._padding += sum(float((batch[name] == 0).sum()) for name in ("prompt_mask", "completion_mask"))
 
     @torch.no_grad()
     def add(self, own: torch.Tensor, values: Mapping[str, torch.Tensor]) -> None:
@@ -120,7 +125,8 @@ class Stats:
         """Take in what the other ranks measured."""
         sums = [total for name in sorted(self._tokens) for total in self._tokens[name]]
         losses = [value for name in sorted(self._losses) for value in self._losses[name]]
-        merged = iter(ranks.total([*sums, *losses]))
+        self._padding, *rest = ranks.total([self._padding, *sums, *losses])
+        merged = iter(rest)
         for name in sorted(self._tokens):
             self._tokens[name] = [next(merged), next(merged)]
         for name in sorted(self._losses):
@@ -138,6 +144,7 @@ class Stats:
             **{name: self._step_mean(name) for name in ("loss", "grad_norm", "prox_norm", "grad_norm_applied")},
             "importance_ess": self._mean("importance") ** 2 / square if square else 0.0,
             "updates": float(len(self._steps["loss"])),
+            "padding_tokens": self._padding,
         }
 
     def critic(self) -> dict[str, float]:

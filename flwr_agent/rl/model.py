@@ -7,7 +7,14 @@ from pathlib import Path
 
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils.logging import disable_progress_bar
 
 from envs import named
@@ -38,6 +45,18 @@ def load_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
         ):
             raise ConfigError("model.path", path, "its chat template writes nothing; use an instruct model")
     return tokenizer
+
+
+def load_config(config: RunConfig) -> PreTrainedConfig:
+    """The policy's architecture.
+
+    Raises:
+        ConfigError: no such model.
+        DataError: a JSON file of the model is malformed.
+    """
+    source = locate(config)
+    with _loading("configuration", config.model.path):
+        return AutoConfig.from_pretrained(source)
 
 
 def load_policy(config: RunConfig) -> PreTrainedModel | PeftModel:

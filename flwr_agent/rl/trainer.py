@@ -24,6 +24,7 @@ from flwr_agent.rl.losses import Stats, critic_weights, policy_measures
 from flwr_agent.rl.model import identity, load_base, load_policy, load_tokenizer
 from flwr_agent.rl.ranks import FILLER, Ranks, to_facts
 from flwr_agent.rl.samples import Sample
+from flwr_agent.rl.stats import advantage_mass
 from flwr_agent.rl.trl_seam import Seam
 from flwr_agent.rl.weights import to_numpy, whole
 
@@ -127,11 +128,16 @@ class Trainer:
         for step, rows in zip(steps, kept, strict=True):
             self._update(samples, step, rows, known, stats)
         stats.merge(self.ranks)
-        return (stats.policy() | (stats.critic() if self.critic else {})) | {
-            "rows": float(len(samples)),
-            "rows_dropped": float(len(samples) - len(used)),
-            "tokens_trained": float(sum(samples[i].num_tokens for i in used)),
-        }
+        measured = stats.policy() | (stats.critic() if self.critic else {})
+        return (
+            measured
+            | advantage_mass(samples, self.config.rollout.max_turns)
+            | {
+                "rows": float(len(samples)),
+                "rows_dropped": float(len(samples) - len(used)),
+                "tokens_trained": float(sum(samples[i].num_tokens for i in used)),
+            }
+        )
 
     def weights(self) -> dict[str, np.ndarray]:
         """The policy's trainable values as fp32 arrays (copies)."""
@@ -167,6 +173,7 @@ class Trainer:
             batch = self._batch(samples, chunk, sum(counts))
             for name, by_row in known.items():
                 batch[name] = right_pad([by_row.get(i, _NOTHING) for i in chunk], 0, self._device)
+            stats.add_padding(batch)
             losses["loss"] += self._policy_backward(batch, stats, is_last=is_last)
             if self.critic:
                 by_row = [[weight.get(i, 0.0)] for i in chunk]
