@@ -74,7 +74,7 @@ def test_a_site_takes_no_algorithm_from_the_wire():
     run = config(algorithm__advantage="rloo:leave_one_out")
     validate.check_knobs(run, {"algorithm.advantage": "rloo:leave_one_out"})
     with pytest.raises(ProtocolError, match=r"algorithm.advantage='rloo:leave_one_out' names code"):
-        protocol._check_echo(run)
+        protocol.own_code_only(run)
 
 
 def test_every_command_of_the_page_is_one_of_the_program():
