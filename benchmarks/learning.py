@@ -1,5 +1,6 @@
-"""Does federated GRPO learn? Three seeds, controls that must not, and yardsticks: `python -m benchmarks.learning`.
+"""Does the federation learn? Three seeds, controls that must not, and yardsticks: `python -m benchmarks.learning`.
 
+Another folder and settings behind it measure another arm: `python -m benchmarks.learning runs/learning-ppo preset=ppo`.
 Each run is the embedded default through `python -m flwr_agent run`; its ledger is the only source of the table. Runs that
 are complete are not repeated, so the command can be interrupted and given again.
 """
@@ -23,6 +24,8 @@ SEEDS = (42, 21, 84)
 CONTROLS = {
     "control: lr = 0": ["trainer.lr=0.0"],
     "control: shuffled rewards": ["algorithm.reward=shuffled"],
+}
+IMITATION = {
     "imitation of own successes": [
         "algorithm.baseline=none",
         "algorithm.scale_rewards=none",
@@ -34,7 +37,8 @@ CONTROLS = {
 
 def main(folder: Path, extra: list[str]) -> None:
     """Run what is missing under `folder` and print the table."""
-    arms = {f"seed {seed}": [f"seed={seed}"] for seed in SEEDS} | CONTROLS
+    is_grpo = presets.load(overrides.parse(extra)).algorithm.name == "grpo"
+    arms = {f"seed {seed}": [f"seed={seed}"] for seed in SEEDS} | CONTROLS | (IMITATION if is_grpo else {})
     rows = [
         _row(name, _run(folder / re.sub("[^a-z0-9]+", "-", name), [*settings, *extra]))
         for name, settings in arms.items()

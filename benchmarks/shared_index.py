@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import psutil
@@ -23,6 +24,17 @@ from envs.webshop import shared
 from envs.webshop.bm25 import LUCENE, Index
 
 NUM_QUERIES = 300
+TIMEOUT_S = 900.0
+"""How long the slowest process is waited for."""
+
+_together: Barrier
+"""Where the processes wait for each other: a page that others map too is nobody's own, while they have it."""
+
+
+def enter(together: Barrier) -> None:
+    """Begin a process of the pool."""
+    global _together
+    _together = together
 
 
 def uss_mb() -> float:
@@ -47,13 +59,17 @@ def client(task: tuple[int, Path]) -> tuple[int, float, float, int]:
     index = shared.mapped("benchmark", lambda: Index.build(documents()), LUCENE)
     opened = time.process_time() - start
     hits = [tuple(index.search(query, 50)) for query in queries]
-    return builds, opened, uss_mb() - before, hash(tuple(hits))
+    _together.wait(TIMEOUT_S)
+    grown = uss_mb() - before
+    _together.wait(TIMEOUT_S)
+    return builds, opened, grown, hash(tuple(hits))
 
 
 def measure(num_products: int, num_clients: int) -> tuple[list[tuple[int, float, float, int]], float]:
     """What `client` says of each of `num_clients` processes that start together, builders first, and MB on disk."""
     spawn = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(num_clients, mp_context=spawn) as pool:
+    start = {"mp_context": spawn, "initializer": enter, "initargs": (spawn.Barrier(num_clients),)}
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(num_clients, **start) as pool:
         found = sorted(pool.map(client, [(num_products, Path(folder))] * num_clients), reverse=True)
         return found, sum(file.stat().st_size for file in Path(folder).rglob("*.*")) / 1e6
 

@@ -42,7 +42,10 @@ class Step:
     admissible: tuple[str, ...] | None = None
     """Actions that would do something now, or None when the environment cannot list them."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """`success` (bool), `task_score` (0..1), `task_id`; at reset also `instruction`, the task in words."""
+    """`success` (bool), `task_score` (0..1), `task_id`; at reset also `instruction`, the task in words.
+
+    `measures`, if there is one, is a dict of numbers that an experiment watches; means over episodes are logged.
+    """
 
     @property
     def done(self) -> bool:

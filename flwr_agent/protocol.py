@@ -35,6 +35,8 @@ _ROUND, _CLIENT, _PLACEMENT, _EXAMPLES, _OUTCOMES = (
     "outcomes/",
 )
 _TASKS, _TYPES = "tasks", "types"
+_MAX_EXAMPLES = 2**53
+"""Beyond it a weight would not be exact."""
 _ECHO = (_EXPERIMENT, _ROUND, _CLIENT)
 T = TypeVar("T")
 
@@ -118,8 +120,8 @@ def train_reply(content: RecordDict, asked: RecordDict) -> TrainReply:
     if _VERSION in record:
         _check_echo(_record(content, CONFIG, ConfigRecord), record)
     metrics = _record(content, METRICS, MetricRecord)
-    if (num_examples := _get(metrics, _EXAMPLES, int)) < 0:
-        raise ProtocolError(f"{_EXAMPLES}={num_examples} is negative")
+    if not 0 <= (num_examples := _get(metrics, _EXAMPLES, int)) <= _MAX_EXAMPLES:
+        raise ProtocolError(f"{_EXAMPLES}={num_examples} is no number of rows")
     return TrainReply(
         round=_get(record, _ROUND, int),
         client_id=_get(record, _CLIENT, int),

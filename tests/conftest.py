@@ -11,6 +11,9 @@ settings.load_profile("busy")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--data", type=Path, default=None, help="folder with real WebShop and ALFWorld data")
     parser.addoption(
+        "--all-kills", action="store_true", help="kill every process at every stage, not the distinct ones"
+    )
+    parser.addoption(
         "--require-sandbox", action="store_true", help="fail, instead of skip, where bubblewrap is missing"
     )
     parser.addoption("--require-chromium", action="store_true", help="fail, instead of skip, where Chromium is missing")

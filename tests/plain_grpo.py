@@ -20,8 +20,12 @@ def distribution(model: torch.nn.Module, row: Sample, temperature: float) -> tor
 
 def logprobs(model: torch.nn.Module, row: Sample, temperature: float) -> torch.Tensor:
     """Log-probability of each response token, `[T]`."""
-    chosen = torch.tensor(row.response_ids)
-    return distribution(model, row, temperature)[torch.arange(len(chosen)), chosen]
+    return chosen(distribution(model, row, temperature), row)
+
+
+def chosen(words: torch.Tensor, row: Sample) -> torch.Tensor:
+    """What `[T, V]` says of the response's own tokens, `[T]`."""
+    return words[torch.arange(len(row.response_ids)), torch.tensor(row.response_ids)]
 
 
 @dataclass
@@ -83,8 +87,8 @@ class PlainTrainer:
         total, num_tokens, knobs = torch.zeros((), dtype=torch.float64), 0, self.config.algorithm
         for row, old_T in zip(rows, old, strict=True):
             own = torch.tensor(row.mask, dtype=torch.bool)
-            words = distribution(self.model, row, self.config.rollout.temperature)[own]
-            p = self.scores(row)[own]
+            words = distribution(self.model, row, self.config.rollout.temperature)
+            p, words = chosen(words, row)[own], words[own]
             a, sampler = (torch.tensor(v, dtype=torch.float64)[own] for v in (row.advantages, row.logprobs))
             ratio, clip = torch.exp(p - old_T[own]), knobs.clip
             up, down = ratio.clamp(max=1 + clip), ratio.clamp(1 - clip, knobs.dual_clip or None)

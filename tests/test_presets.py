@@ -33,12 +33,22 @@ def test_demo_is_the_defaults():
     assert replace(demo, output_dir="") == replace(default, output_dir="")
 
 
-def test_paper_preset_holds_the_published_recipe():
-    config = presets.load({"preset": "paper-webshop-grpo"})
-    fed, trainer = config.federation, config.trainer
+@pytest.mark.parametrize(("algorithm", "group"), [("grpo", 8), ("ppo", 1)])
+def test_paper_presets_hold_the_published_recipe(algorithm: str, group: int):
+    """Both play 64 episodes a step and update on 64 rows."""
+    config = presets.load({"preset": f"paper-webshop-{algorithm}"})
+    fed, trainer, knobs = config.federation, config.trainer, config.algorithm
+    assert (knobs.name, knobs.group_size) == (algorithm, group)
     assert (fed.total_clients, fed.clients_per_round, fed.rounds, fed.epochs_per_round) == (100, 2, 70, 3)
-    assert (trainer.tasks_per_step * config.algorithm.group_size, trainer.minibatch_rows, trainer.lr) == (64, 64, 1e-6)
+    assert (trainer.tasks_per_step * group, trainer.minibatch_rows, trainer.lr) == (64, 64, 1e-6)
+    assert (knobs.kl_coef, knobs.entropy_coef, knobs.clip, knobs.dual_clip) == (0.01, 0.001, 0.2, 3.0)
     assert config.rollout.max_prompt_tokens + config.rollout.max_new_tokens == 4608
+
+
+def test_ppo_plays_as_many_episodes_a_step_as_grpo():
+    ppo, grpo = presets.load({"preset": "ppo"}), presets.load({})
+    assert ppo.trainer.tasks_per_step == grpo.trainer.tasks_per_step * grpo.algorithm.group_size == 64
+    assert ppo.algorithm.group_size == 1
 
 
 def test_overrides_beat_the_preset_even_when_they_equal_a_default():

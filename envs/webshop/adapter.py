@@ -14,6 +14,7 @@ from typing import Any
 from envs.base import Step, Task, Variant, View
 from envs.webshop import compact, oracle, paper
 from envs.webshop.files import GOALS
+from envs.webshop.scoring import MODES
 from envs.webshop.session import Page, Session
 from envs.webshop.shop import Shop, embedded_shop, shop_of
 from envs.webshop.variants import world_of
@@ -21,7 +22,6 @@ from flwr_agent.errors import ConfigError, EnvError
 from flwr_agent.seeds import seed_for
 
 STYLES: dict[str, Any] = {"paper": paper, "compact": compact}
-REWARDS = ("strict", "upstream")
 
 
 class WebShop:
@@ -47,8 +47,8 @@ class WebShop:
         style: str = "compact",
         variant: Variant | None = None,
     ):
-        if reward not in REWARDS:
-            raise ConfigError("env.reward", reward, "no such reward", allowed=REWARDS)
+        if reward not in MODES:
+            raise ConfigError("env.reward", reward, "no such reward", allowed=MODES)
         if style not in STYLES:
             raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
         self.world = world_of(_open(data_path, goals), variant, goals=goals)
@@ -157,5 +157,11 @@ class WebShopEnv:
             reward=reward,
             terminated=session.page is Page.DONE,
             admissible=style.admissible(session),
-            info={"success": reward == 1.0, "task_score": reward, "task_id": self._task_id, **info},
+            info={
+                "success": reward == 1.0,
+                "task_score": reward,
+                "task_id": self._task_id,
+                "measures": session.measures(),
+                **info,
+            },
         )

@@ -69,6 +69,10 @@ def attribute_hits(wanted: Iterable[str], bought: Product) -> int:
     )
 
 
+MODES = ("strict", "upstream")
+"""How chosen options are matched with wanted ones; see `option_hits`."""
+
+
 def option_hits(wanted: Iterable[tuple[str, str]], chosen: Mapping[str, str], mode: str) -> int:
     """How many wanted options were chosen: exactly (`strict`), or by WebShop's fuzzy value match (`upstream`)."""
     if mode == "strict":

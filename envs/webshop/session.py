@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from envs.webshop.goals import Goal
 from envs.webshop.products import Product
-from envs.webshop.scoring import score
+from envs.webshop.scoring import MODES, score
 from envs.webshop.shop import Shop
 
 PAGE_SIZE = 10
@@ -61,6 +61,14 @@ class Session:
     chosen: dict[str, str] = field(default_factory=dict)
     """Option name -> value chosen on the item page."""
     reward: float = 0.0
+    scores: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MODES, 0.0))
+    """The purchase by either matching; 0 before it."""
+
+    def measures(self) -> dict[str, float]:
+        """What an experiment watches: both scores of the purchase, and whether it was made without choosing an option."""
+        bought = self.page is Page.DONE and self.product is not None
+        at_once = bought and bool(self._product().options) and not self.chosen
+        return {**{f"{mode}_score": value for mode, value in self.scores.items()}, "bought_at_once": float(at_once)}
 
     def shown(self) -> list[Product]:
         """Products of the current result page, in order."""
@@ -130,7 +138,10 @@ class Session:
             self.page, self.product, self.chosen = Page.ITEM, self.shop.by_asin[label], {}
         elif label == BUY.lower():
             product = self._product()
-            self.reward = score(self.goal, product, self.chosen, mode=self.mode, keywords=self.shop.keywords)
+            self.scores = {
+                mode: score(self.goal, product, self.chosen, mode=mode, keywords=self.shop.keywords) for mode in MODES
+            }
+            self.reward = self.scores[self.mode]
             self.page = Page.DONE
         elif label in SUB_PAGES:
             self.page = Page(label)

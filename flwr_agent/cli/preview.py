@@ -77,8 +77,10 @@ def _model_rows(config: RunConfig, of_model: Size | None) -> list[tuple[str, str
             ("model", "unknown", f"model.path={config.model.path} is not on this machine yet; parameters x 4 bytes")
         ]
     size, clients = of_model.parameters * FP32_BYTES, config.federation.clients_per_round
-    copies = 5 + bool(config.algorithm.kl_coef)
+    is_ppo = config.algorithm.name == "ppo"
+    copies = 5 * (1 + is_ppo) + bool(config.algorithm.kl_coef)
     base = " + KL base" if config.algorithm.kl_coef else ""
+    models, sent = ("2 models (policy, critic)", 2 * size) if is_ppo else ("model", size)
     return [
         (
             "model",
@@ -88,10 +90,14 @@ def _model_rows(config: RunConfig, of_model: Size | None) -> list[tuple[str, str
         (
             "client memory",
             to_bytes(copies * size),
-            f"(received + weights + gradients + 2 AdamW moments{base}) x model; activations come on top",
+            f"(received + weights + gradients + 2 AdamW moments) x {models}{base}; activations come on top",
         ),
-        ("server memory", to_bytes(3 * size), "(global model + sum + one reply) x model, for any number of clients"),
-        ("traffic", to_bytes(2 * clients * size), f"2 directions x {clients} clients x model"),
+        (
+            "server memory",
+            to_bytes(3 * sent),
+            f"(global model + sum + one reply) x {models}, for any number of clients",
+        ),
+        ("traffic", to_bytes(2 * clients * sent), f"2 directions x {clients} clients x {models}"),
     ]
 
 
@@ -108,7 +114,7 @@ def _work_rows(config: RunConfig, of_model: Size | None) -> list[tuple[str, str,
         ("tokens generated", f"{generated:,}", "rows x max_new_tokens"),
     ]
     if of_model:
-        passes = 2 + 6 + 2 + 2 * bool(config.algorithm.kl_coef)
+        passes = 2 + 6 + 2 + 2 * bool(config.algorithm.kl_coef) + 8 * (config.algorithm.name == "ppo")
         work = passes * of_model.parameters * read
         rows.append(("work", f"{work / 1e12:,.1f} TFLOP", f"{passes} x parameters x rows x (prompt + answer) tokens"))
         rows.append(("time", *_time(config, work)))

@@ -54,6 +54,8 @@ class Episode:
     """Environment-native return in [0, 1]."""
     success: bool = False
     """The environment's verdict after the last action."""
+    measures: dict[str, float] = field(default_factory=dict)
+    """What the environment measured beside its score, by name."""
     stop: StopReason = StopReason.MAX_TURNS
     """Why it ended; what it says of an episode in flight is that nothing else has ended it yet."""
     error: str = ""

@@ -19,13 +19,14 @@ from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, InitialM
 from flwr_agent.rl import critic, moments
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.engine import to_engine
-from flwr_agent.rl.episode import Episode, Group, StopReason
+from flwr_agent.rl.episode import Episode, Group
 from flwr_agent.rl.generate import GREEDY
 from flwr_agent.rl.keep import best_and_worst
 from flwr_agent.rl.lora import client_rank, cut
 from flwr_agent.rl.model import identity, load_base, load_policy, load_tokenizer, locate
 from flwr_agent.rl.rollout import Attempt, Rollout
-from flwr_agent.rl.samples import Sample, counted, to_return, to_samples
+from flwr_agent.rl.samples import to_samples
+from flwr_agent.rl.stats import play_stats, rollout_stats
 from flwr_agent.rl.trainer import Trainer
 from flwr_agent.rl.weights import load_weights, to_arrays, whole
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
@@ -37,10 +38,12 @@ def initial_model(config: RunConfig) -> InitialModel:
 
     The state of optimizers that are never reset is part of the model.
     """
+    is_ppo = config.algorithm.name == "ppo"
+    trained = critic.start(config) if is_ppo else None
     policy = load_policy(config)
     arrays = prefixed(ACTOR, to_arrays(policy))
-    if config.algorithm.name == "ppo":
-        arrays |= prefixed(CRITIC, to_arrays(critic.initial(policy, config)))
+    if is_ppo:
+        arrays |= prefixed(CRITIC, to_arrays(critic.initial(policy, trained)))
     if config.trainer.optimizer_reset == "never":
         arrays |= moments.zeros(arrays)
     return InitialModel(arrays=arrays, base_digest=identity(policy))
@@ -95,7 +98,8 @@ class Learner:
             samples = to_samples(groups, config.algorithm, config.rollout, seed=step_seed)
             with clock("update"):
                 stats = self.trainer.train(samples, seed=step_seed)
-            steps.append(stats | _rollout_stats(groups, samples, config))
+            episodes = [episode for group in groups for episode in group.episodes]
+            steps.append(stats | self._stats(episodes) | rollout_stats(groups, samples, config))
             num_examples += len(samples)
         metrics = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
         metrics["update_norm"] = distance(before, self.trainer.weights())
@@ -128,7 +132,7 @@ class Learner:
                 f"{mode}/success": tuple(float(e.success) for e in played),
                 f"{mode}/task_score": tuple(e.score for e in played),
             }
-            metrics |= {f"{prefix}{name}": value for name, value in _play_stats(played).items()}
+            metrics |= {f"{prefix}{name}": value for name, value in self._stats(played).items()}
             kept += best_and_worst(played, tasks, self.chat, mode=mode, count=request.config.report.episodes)
         return EvaluateReply(
             round=request.round,
@@ -148,6 +152,9 @@ class Learner:
         """
         attempts = [Attempt(task, 0, seed_for(purpose, task.id), temperature) for task in tasks]
         return self._played(self._adapter(self.config, shard), attempts)
+
+    def _stats(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        return play_stats(episodes, self.config.rollout, self.chat.eos_ids)
 
     def _arrays(self) -> Arrays:
         trainer = self.trainer
@@ -208,29 +215,6 @@ class _Clock:
     def seconds(self) -> dict[str, float]:
         """`time/<stage>` -> seconds."""
         return {f"time/{stage}": spent for stage, spent in self._spent.items()}
-
-
-def _play_stats(episodes: Sequence[Episode]) -> dict[str, float]:
-    turns = [turn for episode in episodes for turn in episode.turns]
-    return {
-        "success": float(np.mean([e.success for e in episodes])),
-        "task_score": float(np.mean([e.score for e in episodes])),
-        "turns": len(turns) / len(episodes),
-        "valid_actions": float(np.mean([turn.is_valid for turn in turns])) if turns else 0.0,
-        "env_errors": float(sum(e.stop is StopReason.ENV_ERROR for e in episodes)),
-        "truncated": float(np.mean([e.stop in (StopReason.MAX_TURNS, StopReason.CONTEXT_FULL) for e in episodes])),
-    }
-
-
-def _rollout_stats(groups: Sequence[Group], samples: Sequence[Sample], config: RunConfig) -> dict[str, float]:
-    episodes = [episode for group in groups for episode in group.episodes]
-    returns = [[to_return(e, config.algorithm) for e in counted(group)] for group in groups]
-    return _play_stats(episodes) | {
-        "reward": float(np.mean([value for values in returns for value in values] or [0.0])),
-        "zero_std_groups": float(np.mean([len(set(values)) < 2 for values in returns])),
-        "prompt_tokens": float(sum(len(s.prompt_ids) for s in samples)),
-        "response_tokens": float(sum(s.num_tokens for s in samples)),
-    }
 
 
 def _split(episodes: Sequence[Episode], size: int) -> list[list[Episode]]:

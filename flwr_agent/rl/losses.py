@@ -92,6 +92,11 @@ class Stats:
     def __init__(self) -> None:
         self._tokens: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._steps: dict[str, list[float]] = defaultdict(list)
+        self._padding = 0.0
+
+    def add_padding(self, batch: Batch) -> None:
+        """Count positions of a forward that hold no token of its rows."""
+        self._padding += sum(float((batch[name] == 0).sum()) for name in ("prompt_mask", "completion_mask"))
 
     @torch.no_grad()
     def add(self, own: torch.Tensor, values: Mapping[str, torch.Tensor]) -> None:
@@ -118,6 +123,7 @@ class Stats:
             **{name: self._step_mean(name) for name in ("loss", "grad_norm", "prox_norm", "grad_norm_applied")},
             "importance_ess": self._mean("importance") ** 2 / square if square else 0.0,
             "updates": float(len(self._steps["loss"])),
+            "padding_tokens": self._padding,
         }
 
     def critic(self) -> dict[str, float]:

@@ -33,7 +33,7 @@ class Optimization:
             for state in self.optimizer.state.values():
                 for value in state.values():
                     value.zero_()
-        self._mu = prox_mu
+        self._mu, self._anchor = prox_mu, []  # the last round's is gone before this one's is made
         self._anchor = [p.detach().clone() for p in self._parameters] if prox_mu else []
 
     def backward(self, loss: torch.Tensor) -> None:

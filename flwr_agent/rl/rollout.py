@@ -139,6 +139,7 @@ class Rollout:
         one.observation = step.text
         episode.score += step.reward
         episode.success = bool(step.info.get("success", False))
+        episode.measures = {name: float(value) for name, value in step.info.get("measures", {}).items()}
         if step.done:
             episode.stop = StopReason.DONE
         elif self.config.mode == "windowed" or not episode.turns:

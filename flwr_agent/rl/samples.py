@@ -46,6 +46,8 @@ class Sample:
     """`[T]`; undiscounted, at the last token of each turn."""
     continues: bool = False
     """Whether the row goes on where the one before it ended, so that its credit flows back there."""
+    episode_turns: int = 1
+    """Turns of the episode it is from."""
 
     @property
     def num_tokens(self) -> int:
@@ -152,6 +154,7 @@ def _windowed_rows(episode: Episode, rewards: Sequence[float], algorithm: Algori
             [0.0] * len(turn.response_ids),
             _at_end(turn, reward),
             continues=chained and i > 0,
+            episode_turns=len(episode.turns),
         )
         for i, (turn, reward) in enumerate(zip(episode.turns, rewards, strict=True))
     ]
@@ -172,7 +175,9 @@ def _concat_rows(episode: Episode, rewards: Sequence[float], algorithm: Algorith
         mask += [0] * len(glue) + [1] * len(turn.response_ids)
         logprobs += [0.0] * len(glue) + turn.logprobs
         rewarded += [0.0] * len(glue) + _at_end(turn, reward)
-    return [Sample(episode.turns[0].prompt_ids, response, mask, logprobs, [0.0] * len(mask), rewarded)]
+    zeros = [0.0] * len(mask)
+    first, num_turns = episode.turns[0].prompt_ids, len(episode.turns)
+    return [Sample(first, response, mask, logprobs, zeros, rewarded, episode_turns=num_turns)]
 
 
 def _at_end(turn: Turn, reward: float) -> list[float]:

@@ -21,6 +21,7 @@ from flwr_agent.rl.lora import Unadapted
 from flwr_agent.rl.losses import Stats, critic_weights, policy_measures
 from flwr_agent.rl.optimize import Optimization
 from flwr_agent.rl.samples import Sample
+from flwr_agent.rl.stats import advantage_mass
 from flwr_agent.rl.trl_seam import Seam
 from flwr_agent.rl.weights import copy_into, load_weights, to_arrays
 
@@ -102,11 +103,16 @@ class Trainer:
             known["old_per_token_logps"] = self._each(samples, used, lambda b: self.seam.score(self.model, b))
         for step, rows in zip(steps, kept, strict=True):
             self._update(samples, step, rows, known, stats)
-        return (stats.policy() | (stats.critic() if self.critic else {})) | {
-            "rows": float(len(samples)),
-            "rows_dropped": float(len(samples) - len(used)),
-            "tokens_trained": float(sum(samples[i].num_tokens for i in used)),
-        }
+        measured = stats.policy() | (stats.critic() if self.critic else {})
+        return (
+            measured
+            | advantage_mass(samples, self.config.rollout.max_turns)
+            | {
+                "rows": float(len(samples)),
+                "rows_dropped": float(len(samples) - len(used)),
+                "tokens_trained": float(sum(samples[i].num_tokens for i in used)),
+            }
+        )
 
     def weights(self) -> dict[str, np.ndarray]:
         """The policy's trainable values as fp32 arrays (copies)."""
@@ -123,6 +129,7 @@ class Trainer:
             batch = self._batch([samples[i] for i in chunk], sum(counts))
             for name, by_row in known.items():
                 batch[name] = right_pad([by_row[i] for i in chunk], 0, self._device)
+            stats.add_padding(batch)
             losses["loss"] += self._policy_backward(batch, stats)
             if self.critic:
                 batch["critic_weight"] = torch.tensor(

@@ -6,6 +6,7 @@ what it is made of, never by a client, so any actor serves any client.
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ def serve(request: TrainRequest | EvaluateRequest) -> TrainReply | EvaluateReply
     key = f"{request.experiment} {request.config.identity()}"
     if key not in _LEARNERS:
         _LEARNERS.clear()
+        gc.collect()  # trainers hang in cycles: the old models go before the new ones come
         _LEARNERS[key] = Learner(request.config)
     learner = _LEARNERS[key]
     return learner.train(request) if isinstance(request, TrainRequest) else learner.evaluate(request)

@@ -31,7 +31,7 @@ class Parrot:
 
 async def fuzz(adapter, count, seed):
     """Steps of `count` wild answers, as `(before, action, after)`; every clause of an episode is checked on the way."""
-    draw, tasks, env, step = random.Random(seed), adapter.tasks("train"), adapter.make(), None
+    draw, tasks, env, step = random.Random(seed), adapter.tasks("train")[:4], adapter.make(), None
     for number in range(count):
         if step is None or step.done:
             step = await env.reset(tasks[number % len(tasks)], seed=number)

@@ -11,6 +11,7 @@ import pytest
 from envs.base import EnvAdapter, Step, Task, Variant, View
 from envs.check import check
 from envs.webshop import WebShop
+from envs.webshop.session import Page
 from flwr_agent.errors import ConfigError, EnvError
 
 SPLITS = ("train", "val", "demo")
@@ -209,6 +210,25 @@ def test_every_listed_action_does_something(compact):
             session.act(compact.style.resolve(action, session))
             chosen_again = action.removeprefix("click ") in before[1].values()
             assert chosen_again or before != (session.text(), session.chosen, session.page), action
+
+
+def test_a_purchase_is_measured_by_both_matchings_and_by_whether_anything_was_chosen(shop):
+    task = next(t for t in shop.tasks("train") if shop.session(t).goal.options and shop.oracle(t))
+
+    def measures(*, skip_options: bool) -> dict[str, float]:
+        session = shop.session(task)
+        for action in shop.oracle(task):
+            label = shop.style.resolve(action, session)
+            is_option = session.page is Page.ITEM and not label.lower().endswith("[buy now]")
+            if not (skip_options and is_option):
+                session.act(label)
+        return session.measures()
+
+    assert measures(skip_options=False) == {"strict_score": 1.0, "upstream_score": 1.0, "bought_at_once": 0.0}
+    hasty = measures(skip_options=True)
+    assert hasty["bought_at_once"] == 1.0
+    assert hasty["strict_score"] < 1.0
+    assert set(shop.session(task).measures().values()) == {0.0}
 
 
 def test_the_paper_prompt_has_its_parts_in_order(paper):

@@ -95,6 +95,7 @@ def test_stats_are_token_means_and_ignore_other_tokens():
             "prox_norm": 0.25,
             "loss": 0.375,
             "updates": 2.0,
+            "padding_tokens": 0.0,
         }
     )
 

@@ -32,10 +32,19 @@ def weights_of(trainer):
     return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
 
 
-@pytest.mark.parametrize("kl_coef", [0.0, 0.05])
-@pytest.mark.parametrize("seed", range(4))
-def test_loss_and_gradient_are_those_of_the_formula(seed, kl_coef):
-    trainer = trainer_of(policy(7) if kl_coef else None, algorithm__kl_coef=kl_coef)
+@pytest.mark.parametrize(
+    ("seed", "keys"),
+    [
+        (0, {}),
+        (1, {"kl_coef": 0.05}),
+        (2, {"kl_coef": 0.05, "dual_clip": 1.5, "entropy_coef": 0.1}),
+        (3, {"dual_clip": 1.3, "importance_cap": 0.0}),
+        (4, {"entropy_coef": 0.1, "importance_cap": 0.5}),
+    ],
+)
+def test_loss_and_gradient_are_those_of_the_formula(seed, keys):
+    kl_coef = keys.get("kl_coef", 0.0)
+    trainer = trainer_of(policy(7) if kl_coef else None, **{f"algorithm__{name}": v for name, v in keys.items()})
     plain, rows = plain_of(trainer), random_rows(9, seed)
     noise = torch.Generator().manual_seed(seed)
     now = [plain.scores(row).detach() for row in rows]
@@ -68,6 +77,9 @@ def test_a_whole_step_is_that_of_the_formula(kl_coef, mu):
     assert distance(moved, expected) < EXACT
     assert metrics["updates"] == plain.optimizer.num_steps == 6
     assert metrics["grad_norm"] == pytest.approx(np.mean(plain.optimizer.grad_norms), rel=EXACT)
+    if not mu:
+        applied = np.minimum(plain.optimizer.grad_norms, 0.1).mean()
+        assert metrics["grad_norm_applied"] == pytest.approx(applied, rel=EXACT)
     assert metrics["prox_norm"] == pytest.approx(np.mean(plain.optimizer.prox_norms), rel=EXACT)
     assert metrics["clip_fraction"] == pytest.approx(np.mean([abs(r - 1) > 0.2 for r in plain.ratios]))
     assert metrics["clip_fraction"] > 0.1
@@ -95,7 +107,8 @@ def test_rows_without_signal_are_skipped_and_change_nothing():
 @pytest.mark.parametrize("kl_coef", [0.0, 0.05])
 def test_any_split_in_forwards_gives_the_gradient_of_one_batch(micro_rows, kl_coef):
     def gradient(size):
-        trainer = trainer_of(policy(7) if kl_coef else None, algorithm__kl_coef=kl_coef, trainer__micro_rows=size)
+        knobs = {"algorithm__kl_coef": kl_coef, "algorithm__entropy_coef": kl_coef}
+        trainer = trainer_of(policy(7) if kl_coef else None, **knobs, trainer__micro_rows=size)
         seen = gradients(trainer)
         trainer.train(random_rows(11), seed=0)
         return seen[0]
