@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: install demo test lint e2e slow conformance zero oldest clean
+.PHONY: install demo test lint e2e slow conformance zero oldest types coverage hooks clean
 
 install: $(VENV)/.installed
 
@@ -54,6 +54,18 @@ oldest: $(OLD)/.installed
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/pyright
+
+coverage: install
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -m "not slow and not gpu and not conformance and not vllm" $(PYTEST_ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+hooks: install
+	$(BIN)/pre-commit install
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

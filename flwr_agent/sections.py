@@ -83,6 +83,11 @@ class AlgorithmConfig:
         low=0,
         objective=True,
     )
+    advantage: str = knob(
+        "group",
+        "grpo: how the rows of a group are credited: `group`, by its mean and spread, or module:function of one's own",
+        objective=True,
+    )
     group_stats: str = knob(
         "rows",
         "mean and std over all turn rows of a group, or over its episodes",

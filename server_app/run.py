@@ -60,9 +60,8 @@ def run(
         record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
         sinks = Sinks(config, folder)
         ledger.tell = sinks.take
-        evaluation = Evaluation(
-            config, ledger, _play(config, grid, record, state.experiment, serve), done=_scored(ledger.lines())
-        )
+        play = _play(config, grid, record, state.experiment, serve)
+        evaluation = Evaluation(config, ledger, play, done=_scored(ledger.lines()))
         strategy.load_state(state.strategy)
         try:
             strategy.start(
@@ -77,10 +76,8 @@ def run(
                 replay={line["round"]: line["clients"] for line in tail if line["kind"] == "accepted"},
             )
         finally:
-            summary.write(folder, config, ledger.lines())
-            client_metrics.write(folder, ledger.lines(), epochs=config.federation.epochs_per_round)
+            _write_up(folder, config, ledger.lines())
             sinks.close()
-            _report(folder, config)
 
 
 class _Recorder(Observer):
@@ -118,8 +115,10 @@ class _Recorder(Observer):
         self._ledger.append("checkpoint", round=round_.round, seconds=time.monotonic() - started)
 
 
-def _report(folder: Path, config: RunConfig) -> None:
-    """Make the page; one that cannot be made is a warning, never the end of a run."""
+def _write_up(folder: Path, config: RunConfig, lines: Sequence[Line]) -> None:
+    """Write summary, metrics and page; a page that cannot be made is a warning, never the end of a run."""
+    summary.write(folder, config, lines)
+    client_metrics.write(folder, lines, epochs=config.federation.epochs_per_round)
     try:
         if config.report.page:
             report.write([folder], folder)
