@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
@@ -16,6 +17,7 @@ from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import EvaluateReply, EvaluateRequest
 from server_app.ledger import Ledger
 from strategies.nodes import default_placement
+from strategies.stall import Stall
 from strategies.stream import pull, push
 
 logger = logging.getLogger("flwr.agent")
@@ -49,14 +51,18 @@ def on_client(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
         content = protocol.request_content(_policy(arrays), placed)
         reasons = []
         for node in sorted(grid.get_node_ids()):
-            sent = push(grid, [Message(content, node, MessageType.EVALUATE, group_id=str(round_))])
-            for reply in pull(grid, sent, deadline):
+            message, stall = Message(content, node, MessageType.EVALUATE, group_id=str(round_)), Stall(grid)
+            for reply in pull(grid, push(grid, [message]), deadline, waiting=partial(_say_who, stall, message)):
                 if not reply.has_error():
                     return protocol.evaluate_reply(reply.content, content)
                 reasons.append(f"node {node}: {reply.error.reason}")
         raise ProtocolError(f"no node evaluated round {round_}: {'; '.join(reasons) or 'none answered'}")
 
     return play
+
+
+def _say_who(stall: Stall, message: Message, _ids: Sequence[str]) -> None:
+    stall([message])
 
 
 def _policy(arrays: ArrayRecord) -> ArrayRecord:
