@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from flwr_agent import protocol
+from flwr_agent import protocol, site
 
 logger = logging.getLogger("flwr.agent")
 app = ClientApp()
@@ -38,6 +39,7 @@ def hello(message: Message, context: Context) -> Message:
 
 def _train(content: RecordDict, context: Context) -> RecordDict:
     request = protocol.train_request(content, context.node_config)
+    request = replace(request, config=site.read(context.node_config).to_own(request.config))
     from flwr_agent.rl.worker import call
 
     return protocol.train_reply_content(request, call(request, **_seat(content, context)))
@@ -45,6 +47,7 @@ def _train(content: RecordDict, context: Context) -> RecordDict:
 
 def _evaluate(content: RecordDict, context: Context) -> RecordDict:
     request = protocol.evaluate_request(content)
+    request = replace(request, config=site.read(context.node_config).to_own(request.config))
     from flwr_agent.rl.worker import call
 
     return protocol.evaluate_reply_content(request, call(request, **_seat(content, context)))

@@ -37,7 +37,9 @@ class FederationConfig:
         allowed=("steps", "samples"),
         objective=True,
     )
-    total_clients: int = knob(2, "clients in the federation", low=1, objective=True)
+    total_clients: int = knob(
+        2, "clients in the federation; 0: whoever is connected (partition.strategy=site)", low=0, objective=True
+    )
     clients_per_round: int = knob(2, "clients asked each round", low=1, objective=True)
     rounds: int = knob(8, "federated rounds", low=1)
     epochs_per_round: int = knob(5, "rollout-and-update steps of a client in one round", low=1, objective=True)
@@ -362,7 +364,11 @@ class PartitionConfig:
 class EvaluationConfig:
     """Held-out success, on tasks no client trains on."""
 
-    where: str = knob("server", "who plays the held-out tasks", allowed=("server", "client", "off"))
+    where: str = knob(
+        "server",
+        "who plays the held-out tasks: the server, one client, or every site its own",
+        allowed=("server", "client", "sites", "off"),
+    )
     tasks: int = knob(256, "held-out tasks", low=1)
     temperature: float = knob(0.4, "sampling temperature of the sampled score", low=1e-3)
     greedy: bool = knob(True, "also score greedy decoding")

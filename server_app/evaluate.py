@@ -36,7 +36,7 @@ def on_server(config: RunConfig, experiment: str, serve: Callable[[EvaluateReque
     """Play in this process."""
 
     def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
-        values = from_record(_policy(arrays))
+        values = from_record(policy_of(arrays))
         return serve(EvaluateRequest(experiment=experiment, round=round_, config=config, arrays=values))
 
     return play
@@ -48,7 +48,7 @@ def on_client(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
     def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
         deadline = time.monotonic() + timeout_s
         placed = protocol.for_round(record, round_=round_, placement=default_placement(grid))
-        content = protocol.request_content(_policy(arrays), placed)
+        content = protocol.request_content(policy_of(arrays), placed)
         reasons = []
         for node in sorted(grid.get_node_ids()):
             message, stall = Message(content, node, MessageType.EVALUATE, group_id=str(round_)), Stall(grid)
@@ -65,7 +65,7 @@ def _say_who(stall: Stall, message: Message, _ids: Sequence[str]) -> None:
     stall([message])
 
 
-def _policy(arrays: ArrayRecord) -> ArrayRecord:
+def policy_of(arrays: ArrayRecord) -> ArrayRecord:
     """What acts: a critic stays at home."""
     return ArrayRecord({name: values for name, values in arrays.items() if name.startswith(ACTOR)})
 
@@ -96,6 +96,7 @@ class Evaluation:
             tasks=reply.tasks,
             types=reply.types,
             **({"episodes": reply.episodes} if reply.episodes else {}),
+            **({"clients": reply.clients} if reply.clients else {}),
             seconds=time.monotonic() - started,
         )
         return MetricRecord({name: float(value) for name, value in reply.metrics.items()})

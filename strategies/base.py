@@ -59,7 +59,7 @@ class RoundStrategy(Strategy):
         """Say who takes part.
 
         Args:
-            total_clients: clients in the federation; ids are 0 .. total_clients - 1.
+            total_clients: clients in the federation; ids are 0 .. total_clients - 1. With 0 they are those connected.
             clients_per_round: clients asked each round.
             seed: seed of the choice.
             min_clients: accepted replies below which a round raises `QuorumError`.
@@ -128,8 +128,15 @@ class RoundStrategy(Strategy):
             return [self.only_client]
         return choose_clients(self.seed, server_round, self.total_clients, self.clients_per_round)
 
-    def _chosen(self, server_round: int) -> Sequence[int]:
-        """The choice with the extra clients, ascending; a replayed round has none."""
+    def _chosen(self, server_round: int, nodes: Nodes) -> Sequence[int]:
+        """The choice with the extra clients, ascending; a replayed round has none.
+
+        Where the number of clients is unknown (0), it is made among those connected, whatever the order they came in.
+        """
+        if not self.total_clients and server_round not in self._replay:
+            there = list(nodes.clients(at_least=self.clients_per_round))
+            picked = choose_clients(self.seed, server_round, len(there), self.clients_per_round)
+            return [there[i] for i in picked]
         chosen = self.choose(server_round)
         if not self.extra_clients or server_round in self._replay:
             return chosen
@@ -212,7 +219,7 @@ class RoundStrategy(Strategy):
         """One train message per chosen client that a node can serve, by ascending client id."""
         placement = self.placement or default_placement(grid)
         self._nodes = self._nodes or Nodes(grid, placement, connect_timeout_s=self.connect_timeout_s)
-        chosen = self._chosen(server_round)
+        chosen = self._chosen(server_round, self._nodes)
         placed = self._nodes.place(chosen)
         common = self.train_config(config)
         self._fold = Fold(

@@ -148,10 +148,11 @@ class Fold:
         return self._mean.value()
 
     def mean_metrics(self) -> dict[str, float]:
-        """Unweighted mean of each metric over the accepted clients with a finite value of it."""
+        """Unweighted mean of each metric over the accepted clients with a finite value of it, and the lowest success."""
         names = sorted({name for metrics in self._metrics for name in metrics})
         values = {name: [m[name] for m in self._metrics if math.isfinite(m.get(name, math.nan))] for name in names}
-        return {name: math.fsum(found) / len(found) for name, found in values.items() if found}
+        worst = {"worst_client/success": min(values["success"])} if values.get("success") else {}
+        return {name: math.fsum(found) / len(found) for name, found in values.items() if found} | worst
 
     def unreachable(self, client_id: int, reason: str) -> None:
         """Account for a chosen client that could not be asked."""
