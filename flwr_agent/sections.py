@@ -174,6 +174,9 @@ class TrainerConfig:
     tasks_per_step: int = knob(8, "tasks rolled out before each update (x group_size episodes)", low=1, objective=True)
     minibatch_rows: int = knob(0, "rows per optimizer step; 0 = all rows of the rollout", low=0, objective=True)
     micro_rows: int = knob(64, "rows per forward; changes speed and memory, never the result", low=1)
+    gradient_checkpointing: bool = knob(
+        False, "recompute activations in the backward pass: much less memory, a third more time"
+    )
     epochs: int = knob(1, "passes over the rows of one rollout", low=1, objective=True)
     optimizer_reset: str = knob(
         "auto",

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from safetensors.torch import load_file
-from transformers import AutoModelForTokenClassification, PreTrainedModel
+from transformers import AutoModelForTokenClassification, PreTrainedConfig, PreTrainedModel
 
 from flwr_agent import critics
 from flwr_agent.arrays import CRITIC
@@ -17,6 +17,7 @@ from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
 from flwr_agent.rl.batch import Batch, is_own, positions
 from flwr_agent.rl.losses import critic_measures, value_error
+from flwr_agent.rl.model import load_config
 from flwr_agent.rl.optimize import Optimization
 
 logger = logging.getLogger("flwr.agent")
@@ -30,14 +31,8 @@ def build(policy: PreTrainedModel) -> PreTrainedModel:
     Raises:
         ConfigError: transformers has no token classifier of this architecture.
     """
-    config = copy.deepcopy(policy.config)
-    config.num_labels = 1
-    try:
-        with torch.random.fork_rng(devices=[]):  # the head's random start is replaced, the caller's generator untouched
-            critic = AutoModelForTokenClassification.from_config(config, dtype=torch.float32)
-    except ValueError as error:
-        fix = f"{type(policy).__name__} has no token classifier to make a critic from; use algorithm.name=grpo"
-        raise ConfigError("algorithm.name", "ppo", fix) from error
+    with torch.random.fork_rng(devices=[]):  # the head's random start is replaced, the caller's generator untouched
+        critic = _of(policy.config)
     critic.base_model.load_state_dict(policy.base_model.state_dict())
     for module in critic.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -49,15 +44,18 @@ def build(policy: PreTrainedModel) -> PreTrainedModel:
     return critic.to(policy.device)
 
 
-def initial(policy: PreTrainedModel, config: RunConfig) -> PreTrainedModel:
-    """The critic of round 0 (see `critics.find`); a fresh one is announced loudly.
+def start(config: RunConfig) -> str | None:
+    """Folder of the trained critic that a run starts from (see `critics.find`), or None, which is announced loudly.
+
+    Only headers are read: a critic that does not fit is refused before any model is loaded.
 
     Raises:
-        ConfigError: the trained one that was found is of another architecture than the policy.
+        ConfigError: it is of another architecture than the policy, or transformers has no critic of that.
         DataError: a file of it is damaged.
     """
-    critic, path = build(policy), critics.find(config).path
-    if path is None:
+    with torch.device("meta"):
+        expected = {name: list(p.shape) for name, p in _of(load_config(config)).named_parameters()}
+    if (path := critics.find(config).path) is None:
         logger.warning(
             "THE CRITIC STARTS FRESH (%s=%s, model.path=%s): every value is 0 until it has learnt; name the critic that "
             "was trained with this policy, if there is one",
@@ -65,15 +63,32 @@ def initial(policy: PreTrainedModel, config: RunConfig) -> PreTrainedModel:
             config.model.critic_path,
             config.model.path,
         )
-        return critic
-    found, own = critics.shapes(Path(path)), dict(critic.named_parameters())
-    strange = sorted(own.keys() ^ found.keys()) or [n for n, p in own.items() if list(p.shape) != found[n][1]]
-    if strange:
-        fix = f"{len(strange)} tensors differ from {type(critic).__name__} of this policy, first {strange[0]!r}"
-        raise ConfigError(critics.KEY, path, fix + "; give a critic made from the same architecture")
-    for file in {file for file, _ in found.values()}:
-        _copy(file, own)
+        return None
+    found = {name: shape for name, (_, shape) in critics.shapes(Path(path)).items()}
+    if strange := sorted(n for n in expected.keys() | found.keys() if expected.get(n) != found.get(n)):
+        fix = f"{len(strange)} tensors differ from a critic of this policy, first {strange[0]!r}"
+        raise ConfigError(critics.KEY, path, fix + "; give one made from the same architecture")
+    return path
+
+
+def initial(policy: PreTrainedModel, path: str | None) -> PreTrainedModel:
+    """The critic of round 0: the trained one in `path`, which `start` found, or a fresh one."""
+    critic = build(policy)
+    if path is not None:
+        for file in sorted({file for file, _ in critics.shapes(Path(path)).values()}):
+            _copy(file, dict(critic.named_parameters()))
     return critic
+
+
+def _of(config: PreTrainedConfig) -> PreTrainedModel:
+    """A token classifier of one label on this architecture, untrained."""
+    config = copy.deepcopy(config)
+    config.num_labels = 1
+    try:
+        return AutoModelForTokenClassification.from_config(config, dtype=torch.float32)
+    except ValueError as error:
+        fix = f"transformers has no token classifier of type {config.model_type} for a critic; use algorithm.name=grpo"
+        raise ConfigError("algorithm.name", "ppo", fix) from error
 
 
 @torch.no_grad()

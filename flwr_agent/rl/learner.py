@@ -38,10 +38,12 @@ def initial_model(config: RunConfig) -> InitialModel:
 
     The state of optimizers that are never reset is part of the model.
     """
+    is_ppo = config.algorithm.name == "ppo"
+    trained = critic.start(config) if is_ppo else None
     policy = load_policy(config)
     arrays = prefixed(ACTOR, to_arrays(policy))
-    if config.algorithm.name == "ppo":
-        arrays |= prefixed(CRITIC, to_arrays(critic.initial(policy, config)))
+    if is_ppo:
+        arrays |= prefixed(CRITIC, to_arrays(critic.initial(policy, trained)))
     if config.trainer.optimizer_reset == "never":
         arrays |= moments.zeros(arrays)
     return InitialModel(arrays=arrays, base_digest=identity(policy))
@@ -74,6 +76,8 @@ class Learner:
             ProtocolError: the weights do not fit, or this host's base model is not the server's.
         """
         config, clock = request.config, _Clock()
+        engine, seam = self.engine, self.trainer.seam
+        switching_s, scoring_s = engine.switching_s, seam.scoring_s
         needs_base = config.algorithm.kl_coef and config.algorithm.kl_anchor == "base"
         if (needs_base or config.model.lora.rank) and request.base_digest != self.base_digest:
             raise ProtocolError(
@@ -99,12 +103,16 @@ class Learner:
             episodes = [episode for group in groups for episode in group.episodes]
             steps.append(stats | self._stats(episodes) | rollout_stats(groups, samples, config))
             num_examples += len(samples)
+        clock.split("rollout", "sync", engine.switching_s - switching_s)
+        clock.split("update", "logprobs", seam.scoring_s - scoring_s)
+        with clock("export"):
+            arrays = self._arrays()
         metrics = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
-        metrics["update_norm"] = distance(before, self.trainer.weights())
+        metrics["update_norm"] = distance(before, part(arrays, ACTOR))
         return TrainReply(
             round=request.round,
             client_id=request.client_id,
-            arrays=self._arrays(),
+            arrays=arrays,
             num_examples=num_examples,
             metrics=metrics | clock.seconds(),
         )
@@ -202,6 +210,7 @@ class _Clock:
     """Seconds by stage of one request."""
 
     def __init__(self) -> None:
+        self._start = time.perf_counter()
         self._spent: dict[str, float] = defaultdict(float)
 
     @contextmanager
@@ -210,9 +219,15 @@ class _Clock:
         yield
         self._spent[stage] += time.perf_counter() - start
 
+    def split(self, stage: str, part: str, seconds: float) -> None:
+        """Count `seconds` of a stage as those of a part of it."""
+        self._spent[stage] -= seconds
+        self._spent[part] += seconds
+
     def seconds(self) -> dict[str, float]:
-        """`time/<stage>` -> seconds."""
-        return {f"time/{stage}": spent for stage, spent in self._spent.items()}
+        """`time/<stage>` -> seconds; `idle` is what is in none."""
+        idle = time.perf_counter() - self._start - sum(self._spent.values())
+        return {f"time/{stage}": spent for stage, spent in (self._spent | {"idle": idle}).items()}
 
 
 def _split(episodes: Sequence[Episode], size: int) -> list[list[Episode]]:

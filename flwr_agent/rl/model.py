@@ -7,7 +7,14 @@ from pathlib import Path
 import torch
 from peft import PeftModel
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils.logging import disable_progress_bar
 
 from flwr_agent.arrays import digest
@@ -37,6 +44,20 @@ def load_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
         fix = "its tokenizer has no chat template; use an instruct model or add chat_template.jinja"
         raise ConfigError("model.path", path, fix)
     return tokenizer
+
+
+def load_config(config: RunConfig) -> PreTrainedConfig:
+    """The policy's architecture.
+
+    Raises:
+        ConfigError: no such model.
+        DataError: a JSON file of the model is malformed.
+    """
+    path, source = config.model.path, locate(config)
+    try:
+        return AutoConfig.from_pretrained(source)
+    except UNREADABLE as error:
+        raise _not_loaded("configuration", path, error) from error
 
 
 def load_policy(config: RunConfig) -> PreTrainedModel | PeftModel:

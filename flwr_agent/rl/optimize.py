@@ -29,10 +29,10 @@ class Optimization:
         it lies.
         """
         self.optimizer.zero_grad()
-        if reset:
-            for state in self.optimizer.state.values():
-                for value in state.values():
-                    value.zero_()
+        if not self.optimizer.state:
+            self._allocate()
+        elif reset:
+            self._reset()
         self._mu, self._anchor = prox_mu, []  # the last round's is gone before this one's is made
         self._anchor = [p.detach().clone() for p in self._parameters] if prox_mu else []
 
@@ -50,6 +50,24 @@ class Optimization:
         self.optimizer.zero_grad()
         applied = min(float(total), self.max_grad_norm or float(total))
         return {"grad_norm": float(norm), "prox_norm": prox, "grad_norm_applied": applied}
+
+    def _allocate(self) -> None:
+        """Make the optimizer's state, all zero, before the first update, so that memory does not grow there."""
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        for group in self.optimizer.param_groups:
+            group["lr"] = 0.0
+        for p in self._parameters:
+            p.grad = torch.zeros_like(p)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self._reset()
+
+    def _reset(self) -> None:
+        for state in self.optimizer.state.values():
+            for value in state.values():
+                value.zero_()
 
     def _norm(self) -> torch.Tensor:
         return torch.nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])

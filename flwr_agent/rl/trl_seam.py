@@ -8,6 +8,7 @@ bounded in pyproject.toml and `tests/rl/test_trl_seam.py` fails if these seams d
 from __future__ import annotations
 
 import tempfile
+import time
 
 import torch
 from datasets import Dataset
@@ -39,6 +40,8 @@ class Seam(GRPOTrainer):
         self.objective = config.algorithm
         self.current_gradient_accumulation_steps = 1
         self._prepare_for_training(1, None, None)
+        self.scoring_s = 0.0
+        """Seconds spent in `score` so far."""
         self.scored: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
         self._batch: Batch = {}
 
@@ -68,9 +71,14 @@ class Seam(GRPOTrainer):
     @torch.no_grad()
     def score(self, model: PreTrainedModel, batch: Batch) -> torch.Tensor:
         """Log-probabilities `[B, T]` of the completion under `model` (at the training temperature)."""
+        start = time.perf_counter()
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
         mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-        return self._scores(model, ids, mask, batch["completion_ids"].size(1))[0]
+        scored = self._scores(model, ids, mask, batch["completion_ids"].size(1))[0]
+        if scored.is_cuda:
+            torch.cuda.synchronize()
+        self.scoring_s += time.perf_counter() - start
+        return scored
 
     def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, **_):
         self.scored = self._scores(model, input_ids, attention_mask, logits_to_keep)
@@ -113,7 +121,7 @@ def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
         report_to="none",
         disable_tqdm=True,
         log_level="error",
-        gradient_checkpointing=not use_cpu,
+        gradient_checkpointing=trainer.gradient_checkpointing,
         pad_to_multiple_of=None,
         disable_dropout=True,
         seed=0,

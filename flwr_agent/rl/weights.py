@@ -47,7 +47,7 @@ def copy_into(own: Mapping[str, torch.Tensor], arrays: Mapping[str, np.ndarray])
     """
     check_fit({name: tuple(p.shape) for name, p in own.items()}, arrays)
     for name, p in own.items():
-        p.copy_(torch.tensor(arrays[name]))
+        p.copy_(torch.from_numpy(np.require(arrays[name], requirements="W")))
 
 
 def check_fit(shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray]) -> None:

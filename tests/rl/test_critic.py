@@ -10,8 +10,9 @@ import psutil
 import pytest
 import torch
 from fakes import config
-from policies import guessing, policy
+from policies import chat, guessing, policy
 from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
 
 from flwr_agent import arrays as files
 from flwr_agent.arrays import ACTOR, CRITIC, digest, part
@@ -92,12 +93,13 @@ def test_a_trained_critic_is_loaded_from_a_folder_and_from_a_checkpoint_of_a_run
     assert "FRESH" not in caplog.text
 
 
-def test_a_critic_of_another_architecture_is_refused_by_tensor(keys, tmp_path):
+def test_a_critic_of_another_architecture_is_refused_by_tensor_before_a_model_is_loaded(keys, tmp_path, monkeypatch):
     wide = critic.build(to_model(50, Recipe(hidden_size=32, num_layers=2, num_heads=2)))
     with pytest.raises(ConfigError, match=r"model.critic_path=.*the critic is 32 wide, the policy 16"):
         initial_model(config(**keys, model__critic_path=save_critic(tmp_path / "wide", wide)))
-    deep = critic.build(to_model(50, Recipe(hidden_size=16, num_layers=2, num_heads=1)))
-    with pytest.raises(ConfigError, match=r"9 tensors differ .*first 'model.layers.1"):
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", None)  # refused before any weights are read
+    deep = critic.build(to_model(len(chat().tokenizer), Recipe(hidden_size=16, num_layers=2, num_heads=1)))
+    with pytest.raises(ConfigError, match=r"9 tensors differ from a critic .*first 'model.layers.1"):
         initial_model(config(**keys, model__critic_path=save_critic(tmp_path / "deep", deep)))
 
 
