@@ -3,6 +3,7 @@
 from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
+from strategies.late import LateFedAvg
 from strategies.registry import load
 from strategies.rounds import ClientOutcome, Observer, Round, Status
 from strategies.server_opt import FedAdagrad, FedAdam, FedAvgM, FedYogi
@@ -15,6 +16,7 @@ __all__ = [
     "FedAvgM",
     "FedProx",
     "FedYogi",
+    "LateFedAvg",
     "Observer",
     "Round",
     "RoundStrategy",

@@ -263,9 +263,7 @@ class RoundStrategy(Strategy):
             QuorumError: fewer than `min_clients` replies could be used.
         """
         fold = self._open()
-        for message in fold.in_client_order(replies):
-            fold.take(message)
-            del message  # so that only one reply is in memory while the next is pulled
+        self.gather(server_round, fold, replies)
         fold.close(self._wanted)
         if len(fold.accepted) < self.min_clients:
             raise QuorumError(
@@ -275,6 +273,12 @@ class RoundStrategy(Strategy):
         self._observer.accepted(server_round, tuple(fold.accepted))
         new = self.step(fold.base, fold.mean())
         return to_record(new, keep_input=False), MetricRecord({**fold.mean_metrics()})
+
+    def gather(self, server_round: int, fold: Fold, replies: Iterable[Message]) -> None:  # noqa: ARG002
+        """Let the fold take every reply as it comes; a subclass may have more to give it."""
+        for message in fold.in_client_order(replies):
+            fold.take(message)
+            del message  # so that only one reply is in memory while the next is pulled
 
     def configure_evaluate(
         self,

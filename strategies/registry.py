@@ -11,11 +11,13 @@ from flwr_agent.modes import FEDERATED
 from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
+from strategies.late import LateFedAvg
 from strategies.server_opt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 
 STRATEGIES: dict[str, type[RoundStrategy]] = {
     "fedavg": FedAvg,
     "fedprox": FedProx,
+    "fedavg_late": LateFedAvg,
     "fedavgm": FedAvgM,
     "fedadagrad": FedAdagrad,
     "fedadam": FedAdam,
