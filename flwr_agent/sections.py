@@ -45,6 +45,7 @@ class FederationConfig:
     epochs_per_round: int = knob(5, "rollout-and-update steps of a client in one round", low=1, objective=True)
     min_clients: int = knob(1, "replies below which a round fails and the run stops", low=1)
     round_timeout_s: float = knob(3600.0, "seconds a round waits for replies", low=1)
+    connect_timeout_s: float = knob(120.0, "seconds a round waits for the nodes of its clients to connect", low=1)
     retries: int = knob(1, "times a client whose reply cannot be used is asked again within the round", low=0)
     extra_clients: int = knob(
         0, "clients asked beyond clients_per_round; the first clients_per_round usable replies count", low=0

@@ -90,6 +90,7 @@ class RoundStrategy(Strategy):
             "clients_per_round": fed.clients_per_round,
             "seed": config.seed,
             "min_clients": fed.min_clients,
+            "connect_timeout_s": fed.connect_timeout_s,
             "retries": fed.retries,
             "extra_clients": fed.extra_clients,
             "only_client": fed.local_client if fed.mode == LOCAL else None,
