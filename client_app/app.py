@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from client_app import mods
-from flwr_agent import protocol
+from flwr_agent import protocol, site
 
 logger = logging.getLogger("flwr.agent")
 app = ClientApp()
@@ -42,6 +43,7 @@ def hello(message: Message, context: Context) -> Message:
 
 def _train(message: Message, context: Context) -> Message:
     request = protocol.train_request(message.content, context.node_config)
+    request = replace(request, config=site.read(context.node_config).to_own(request.config))
     from flwr_agent.rl.worker import call
 
     reply = call(request, **_seat(message.content, context))
@@ -50,6 +52,7 @@ def _train(message: Message, context: Context) -> Message:
 
 def _evaluate(content: RecordDict, context: Context) -> RecordDict:
     request = protocol.evaluate_request(content)
+    request = replace(request, config=site.read(context.node_config).to_own(request.config))
     from flwr_agent.rl.worker import call
 
     return protocol.evaluate_reply_content(request, call(request, **_seat(content, context)))

@@ -72,6 +72,11 @@ def client_of(content: RecordDict) -> int:
     return _get(_record(content, CONFIG, ConfigRecord), _CLIENT, int)
 
 
+def names_client(content: RecordDict) -> bool:
+    """Whether a request is for one client rather than for any node."""
+    return _CLIENT in _record(content, CONFIG, ConfigRecord)
+
+
 def is_bound(content: RecordDict) -> bool:
     """Whether a request is for the node whose partition it names."""
     return _get(_record(content, CONFIG, ConfigRecord), _PLACEMENT, str) == BOUND

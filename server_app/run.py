@@ -24,6 +24,7 @@ from server_app.announce import announce
 from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
 from server_app.ledger import FILE, Ledger, Line
+from server_app.sites import on_sites
 from server_app.trackers import Sinks
 from strategies import ClientOutcome, Observer, Round
 
@@ -182,6 +183,8 @@ def _play(
     experiment: str,
     serve: Callable[[EvaluateRequest], EvaluateReply],
 ) -> Play:
+    if config.evaluation.where == "sites":
+        return on_sites(grid, record, timeout_s=config.federation.round_timeout_s)
     if config.evaluation.where == "client":
         return on_client(grid, record, timeout_s=config.federation.round_timeout_s)
     return on_server(config, experiment, serve)

@@ -9,7 +9,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from flwr_agent import protocol
-from flwr_agent.errors import ProtocolError
+from flwr_agent.errors import ConfigError, ProtocolError
 from strategies.stream import POLL_S, pull, push
 
 
@@ -42,6 +42,20 @@ class Nodes:
                 return placed
             time.sleep(POLL_S)
 
+    def clients(self, at_least: int) -> dict[int, int]:
+        """Client id -> node id of everyone connected, waiting a while for `at_least`.
+
+        Raises:
+            ConfigError: nodes are not told apart, as in simulation.
+        """
+        if self._placement == protocol.ANY:
+            fix = "nobody knows who takes part where any node serves any client; set the number of clients"
+            raise ConfigError("federation.total_clients", 0, fix)
+        deadline = time.monotonic() + self._timeout_s
+        while len(found := self._connected(deadline)) < at_least and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        return dict(sorted(found.items()))
+
     def why_not(self, client_id: int) -> str:
         """One line on a client that `place` left out."""
         if self._placement == protocol.ANY:
@@ -58,9 +72,15 @@ class Nodes:
         if self._placement == protocol.ANY:
             nodes = [node for node in nodes if node != avoid] or nodes
             return {client: nodes[i % len(nodes)] for i, client in enumerate(clients)} if nodes else {}
-        self._greet([node for node in nodes if node not in self._partitions | self._refused], deadline)
-        holders = {self._partitions[node]: node for node in nodes if node in self._partitions}
+        holders = self._connected(deadline)
         return {client: holders[client] for client in clients if client in holders}
+
+    def _connected(self, deadline: float) -> dict[int, int]:
+        """Client id -> node id by what every node has told; one that comes back under another node id replaces itself."""
+        nodes = sorted(self._grid.get_node_ids())
+        self._greet([node for node in nodes if node not in self._partitions | self._refused], deadline)
+        known = {node: self._partitions.get(node) for node in nodes}
+        return {client: node for node, client in known.items() if client is not None}
 
     def _greet(self, nodes: Sequence[int], deadline: float) -> None:
         sent = push(self._grid, [Message(protocol.hello_content(), node, protocol.HELLO) for node in nodes])

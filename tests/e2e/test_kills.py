@@ -17,7 +17,13 @@ import runs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 SETTINGS = (
-    *("--deployment", "federation.rounds=2", "federation.min_clients=2", "evaluation.where=client"),
+    *(
+        "--deployment",
+        "federation.rounds=2",
+        "federation.min_clients=2",
+        "federation.connect_timeout_s=600",
+        "evaluation.where=client",
+    ),
     *("evaluation.every=2", "strategy.name=holding:Held", "worker.mode=process"),
 )
 STAGES = (
