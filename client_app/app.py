@@ -11,7 +11,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from client_app import mods
-from flwr_agent import protocol
+from flwr_agent import faults, protocol
 
 logger = logging.getLogger("flwr.agent")
 app = ClientApp()
@@ -42,6 +42,8 @@ def hello(message: Message, context: Context) -> Message:
 
 def _train(message: Message, context: Context) -> Message:
     request = protocol.train_request(message.content, context.node_config)
+    if not protocol.is_bound(message.content):
+        faults.check(faults.scheduled(request.config), round_=request.round, client=request.client_id)
     from flwr_agent.rl.worker import call
 
     reply = call(request, **_seat(message.content, context))
