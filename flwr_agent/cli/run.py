@@ -139,9 +139,7 @@ def execute(plan: Plan, console: Console, where: Where, *, detach: bool = False)
     if not config.fresh and is_complete(output, config):
         console.print(f"{result(output)}\nthis run is complete; add fresh=true to archive it and start over", **PLAIN)
         return
-    logs = output / LOGS
-    logs.mkdir(parents=True, exist_ok=True)
-    log = logs / "run.log"
+    log = output / LOGS / "run.log"
     start = log.stat().st_size if log.is_file() else 0
     display = Display(
         console, output / LEDGER, rounds=config.federation.rounds, clients=config.federation.clients_per_round
@@ -170,6 +168,7 @@ def execute(plan: Plan, console: Console, where: Where, *, detach: bool = False)
 def _flower(plan: Plan, where: Where, display: Display) -> Iterator[Flower]:
     if where.kind == SUPERLINK:
         display.say(f"submitting to {where.superlink}")
+        Path(plan.config.output_dir, LOGS).mkdir(parents=True, exist_ok=True)
         with reached(where) as link:
             yield Flower(link=link, services={})
         return
