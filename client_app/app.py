@@ -12,7 +12,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from client_app import mods
-from flwr_agent import protocol, site
+from flwr_agent import faults, protocol, site
 
 logger = logging.getLogger("flwr.agent")
 app = ClientApp()
@@ -44,6 +44,8 @@ def hello(message: Message, context: Context) -> Message:
 def _train(message: Message, context: Context) -> Message:
     request = protocol.train_request(message.content, context.node_config)
     request = replace(request, config=site.read(context.node_config).to_own(request.config))
+    if not protocol.is_bound(message.content):
+        faults.check(faults.scheduled(request.config), round_=request.round, client=request.client_id)
     from flwr_agent.rl.worker import call
 
     reply = call(request, **_seat(message.content, context))
