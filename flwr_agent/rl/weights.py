@@ -26,7 +26,7 @@ def trained(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
 
 def to_arrays(model: torch.nn.Module) -> dict[str, np.ndarray]:
     """The trained values by name, fp32 (copies)."""
-    return {name: p.detach().float().cpu().numpy().copy() for name, p in trained(model).items()}
+    return {name: p.detach().to("cpu", torch.float32, copy=True).numpy() for name, p in trained(model).items()}
 
 
 def load_weights(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
