@@ -41,6 +41,20 @@ def hello(message: Message, context: Context) -> Message:
     )
 
 
+@app.query("goodbye")
+def goodbye(message: Message, context: Context) -> Message:
+    """End the worker that the run has left behind on this SuperNode."""
+    return _answer(message, lambda: Message(_goodbye(message.content, context), reply_to=message))
+
+
+def _goodbye(content: RecordDict, context: Context) -> RecordDict:
+    reply = protocol.hello_reply_content(content, context.node_config)
+    from flwr_agent.rl.remote import dismiss
+
+    dismiss(_node(context))
+    return reply
+
+
 def _train(message: Message, context: Context) -> Message:
     request = protocol.train_request(message.content, context.node_config)
     request = replace(request, config=site.read(context.node_config).to_own(request.config))
@@ -66,8 +80,12 @@ def _seat(content: RecordDict, context: Context) -> dict[str, Any]:
     A SuperNode starts a process like this one for every message, and is its parent.
     """
     if protocol.is_bound(content):
-        return {"node": f"node-{context.node_id}", "owner": os.getppid()}
+        return {"node": _node(context), "owner": os.getppid()}
     return {"node": f"actor-{os.getpid()}"}
+
+
+def _node(context: Context) -> str:
+    return f"node-{context.node_id}"
 
 
 def _answer(message: Message, work: Callable[[], Message]) -> Message:

@@ -25,7 +25,7 @@ from flwr_agent.wire import PLAIN
 
 logger = logging.getLogger("flwr.agent")
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
-HELLO = "query.hello"
+HELLO, GOODBYE = "query.hello", "query.goodbye"
 PARTITION = "partition-id"
 PROX_MU = "proximal-mu"
 ANY, BOUND = "any", "partition"
@@ -204,7 +204,7 @@ def evaluate_reply(content: RecordDict, asked: RecordDict) -> EvaluateReply:
 
 
 def hello_content() -> RecordDict:
-    """Ask a node who it is."""
+    """Ask a node who it is, or tell it that the run is over."""
     return RecordDict({CONFIG: ConfigRecord({**_versions()})})
 
 

@@ -50,7 +50,6 @@ class FederationConfig:
     extra_clients: int = knob(
         0, "clients asked beyond clients_per_round; the first clients_per_round usable replies count", low=0
     )
-    connect_timeout_s: float = knob(60.0, "seconds a round waits for the nodes of its clients to connect", low=0)
     faults: str = knob(
         "none", "YAML schedule of killed clients, rehearsed in simulation and with --deployment (docs/deployment.md)"
     )

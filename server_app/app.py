@@ -14,6 +14,7 @@ from flwr.serverapp import Grid, ServerApp
 import strategies
 from flwr_agent import presets, validate
 from server_app.run import run
+from strategies.nodes import farewell
 
 logger = logging.getLogger("flwr.agent")
 app = ServerApp()
@@ -37,4 +38,7 @@ def main(grid: Grid, context: Context) -> None:
         validate.check_world(config)
     from flwr_agent.rl import worker
 
-    run(config, grid, initial_model=worker.initial_model, serve=partial(worker.call, node=f"server-{os.getpid()}"))
+    try:
+        run(config, grid, initial_model=worker.initial_model, serve=partial(worker.call, node=f"server-{os.getpid()}"))
+    finally:
+        farewell(grid)

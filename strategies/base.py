@@ -118,7 +118,6 @@ class RoundStrategy(Strategy):
             "retries": fed.retries,
             "extra_clients": fed.extra_clients,
             "only_client": fed.local_client if fed.mode == LOCAL else None,
-            "connect_timeout_s": fed.connect_timeout_s,
         }
 
     @abstractmethod

@@ -19,6 +19,15 @@ def default_placement(grid: Grid) -> str:
     return protocol.ANY if type(grid).__name__ == "InMemoryGrid" else protocol.BOUND
 
 
+def farewell(grid: Grid, *, timeout_s: float = 30.0) -> None:
+    """Tell every deployed node that the run is over, so that what it keeps warm ends; a silent one is not waited for."""
+    if default_placement(grid) == protocol.BOUND:
+        nodes = sorted(grid.get_node_ids())
+        sent = push(grid, [Message(protocol.hello_content(), node, protocol.GOODBYE) for node in nodes])
+        for _ in pull(grid, sent, time.monotonic() + timeout_s):
+            pass
+
+
 class Nodes:
     """Finds a node for every client, and remembers which partition-id each node has told.
 
