@@ -20,7 +20,7 @@ from strategies import stream
 
 pytestmark = pytest.mark.usefixtures("task_identity", "no_pause")
 ITEMS, INSTRUCTIONS, _ = catalogue.generate()
-SHOPS = {2: ITEMS[:60], 5: ITEMS[60:120], 9: ITEMS[120:180]}
+SHOPS = {2: ITEMS[:110], 5: ITEMS[110:220], 9: ITEMS[220:330]}
 """Partition-id of each site and the products of its shop."""
 REFUSES = 9
 
