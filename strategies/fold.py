@@ -16,7 +16,7 @@ from flwr_agent import protocol
 from flwr_agent.arrays import check_like
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, TrainReply
-from strategies.aggregate import Mean
+from strategies.aggregate import Aggregator
 from strategies.rounds import ClientOutcome, Status
 from strategies.spool import Spool
 
@@ -48,6 +48,7 @@ class Fold:
         round_: int,
         base: Arrays,
         *,
+        into: Aggregator,
         weigh: Callable[[TrainReply], float],
         tell: Callable[[ClientOutcome], None],
         is_race: bool = False,
@@ -63,7 +64,7 @@ class Fold:
         """Array bytes of all replies."""
         self._requests: list[Request] = []
         self._round, self._weigh, self._tell = round_, weigh, tell
-        self._mean, self._metrics = Mean(), []
+        self._into, self._metrics = into, []
         self._spool = Spool() if is_race else None
         self._started = time.monotonic()
 
@@ -103,20 +104,24 @@ class Fold:
         else:
             self._take_content(asked, message)
 
-    def take_late(self, asked: Request, message: Message, base: Arrays, *, staleness: int, share: float) -> None:
-        """Judge a reply to a request of an earlier round, and fold `share` of how it moved its model `base`."""
+    def take_late(self, asked: Request, message: Message, base: Arrays | None, *, staleness: int, share: float) -> None:
+        """Judge a reply to a request of an earlier round, and fold `share` of how it moved its model.
+
+        `base` is the model it started from; None where replies are movements themselves.
+        """
         if asked.client_id in self.accepted:
             self._end(asked, Status.DUPLICATE, f"{staleness} rounds late, and answered in this one")
         elif message.has_error():
             self._end(asked, Status.FAILED, _one_line(message.error.reason or f"error code {message.error.code}"))
         else:
             factor = np.float32(share)
-            self._take_content(
-                asked,
-                message,
-                note=f"{staleness} rounds late",
-                move=lambda arrays: {n: self.base[n] + factor * (v - base[n]) for n, v in arrays.items()},
-            )
+
+            def move(arrays: Arrays) -> Arrays:
+                if base is None:
+                    return {name: factor * values for name, values in arrays.items()}
+                return {name: self.base[name] + factor * (values - base[name]) for name, values in arrays.items()}
+
+            self._take_content(asked, message, note=f"{staleness} rounds late", move=move)
 
     def _take_content(
         self, asked: Request, message: Message, *, note: str = "", move: Callable[[Arrays], Arrays] = lambda a: a
@@ -128,7 +133,7 @@ class Fold:
             self._end(asked, Status.REJECTED, str(error), payload_bytes=payload_bytes)
             return
         if self._spool is None:
-            self._mean.add(move(reply.arrays), weight)
+            self._into.add(move(reply.arrays), weight)
         else:
             self._spool.put(asked.client_id, move(reply.arrays), weight)
         self._metrics.append(reply.metrics)
@@ -159,11 +164,11 @@ class Fold:
         if self._spool is not None:
             self.accepted.sort()
             for _, arrays, weight in self._spool.drain():
-                self._mean.add(arrays, weight)
+                self._into.add(arrays, weight)
 
-    def mean(self) -> Arrays:
-        """The mean of the accepted replies; callable once."""
-        return self._mean.value()
+    def value(self) -> Arrays:
+        """What the accepted replies make together; callable once."""
+        return self._into.value()
 
     def mean_metrics(self) -> dict[str, float]:
         """Unweighted mean of each metric over the accepted clients with a finite value of it, and the lowest success."""
