@@ -170,6 +170,7 @@ class RoundStrategy(Strategy):
         """
         if not self.total_clients and server_round not in self._replay:
             there = list(nodes.clients(at_least=self.clients_per_round))
+            self._folded.resize(max([len(self._folded), *(client + 1 for client in there)]), refcheck=False)
             picked = choose_clients(self.seed, server_round, len(there), self.clients_per_round)
             return [there[i] for i in picked]
         chosen = self.choose(server_round)

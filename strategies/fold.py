@@ -104,20 +104,24 @@ class Fold:
         else:
             self._take_content(asked, message)
 
-    def take_late(self, asked: Request, message: Message, base: Arrays, *, staleness: int, share: float) -> None:
-        """Judge a reply to a request of an earlier round, and fold `share` of how it moved its model `base`."""
+    def take_late(self, asked: Request, message: Message, base: Arrays | None, *, staleness: int, share: float) -> None:
+        """Judge a reply to a request of an earlier round, and fold `share` of how it moved its model.
+
+        `base` is the model it started from; None where replies are movements themselves.
+        """
         if asked.client_id in self.accepted:
             self._end(asked, Status.DUPLICATE, f"{staleness} rounds late, and answered in this one")
         elif message.has_error():
             self._end(asked, Status.FAILED, _one_line(message.error.reason or f"error code {message.error.code}"))
         else:
             factor = np.float32(share)
-            self._take_content(
-                asked,
-                message,
-                note=f"{staleness} rounds late",
-                move=lambda arrays: {n: self.base[n] + factor * (v - base[n]) for n, v in arrays.items()},
-            )
+
+            def move(arrays: Arrays) -> Arrays:
+                if base is None:
+                    return {name: factor * values for name, values in arrays.items()}
+                return {name: self.base[name] + factor * (values - base[name]) for name, values in arrays.items()}
+
+            self._take_content(asked, message, note=f"{staleness} rounds late", move=move)
 
     def _take_content(
         self, asked: Request, message: Message, *, note: str = "", move: Callable[[Arrays], Arrays] = lambda a: a

@@ -11,6 +11,7 @@ from flwr.serverapp import Grid
 
 from flwr_agent.config import RunConfig
 from flwr_agent.requests import Arrays
+from flwr_agent.wire import DELTA
 from strategies.fedavg import FedAvg
 from strategies.fold import Fold, Request
 
@@ -76,6 +77,7 @@ class LateFedAvg(FedAvg):
             for message in self._grid.pull_messages([late.request.message.metadata.message_id]) if self._grid else ():
                 self._pending.remove(late)
                 staleness = server_round - late.round
-                fold.take_late(late.request, message, late.base, staleness=staleness, share=self.discount(staleness))
+                base = None if self.payload == DELTA else late.base
+                fold.take_late(late.request, message, base, staleness=staleness, share=self.discount(staleness))
         silent = [request for request in fold.requests if request.status is None]
         self._pending += [Pending(round=server_round, request=request, base=fold.base) for request in silent]

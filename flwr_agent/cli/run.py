@@ -182,7 +182,7 @@ def _federation(config: RunConfig, where: Where) -> Federation:
     fed = config.federation
     is_deployment = where.kind == DEPLOYMENT
     return Federation(
-        num_nodes=fed.total_clients if is_deployment else fed.clients_per_round,
+        num_nodes=(fed.total_clients or fed.clients_per_round) if is_deployment else fed.clients_per_round,
         threads=config.worker.torch_threads,
         gpus=config.worker.gpus * bool(launch.visible_gpus()),
         is_deployment=is_deployment,
