@@ -25,7 +25,7 @@ from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
 from server_app.ledger import FILE, Ledger, Line
 from server_app.trackers import Sinks
-from strategies import ClientOutcome, Observer, Round
+from strategies import ClientOutcome, Observer, Round, RoundStrategy
 
 logger = logging.getLogger("flwr.agent")
 
@@ -56,14 +56,13 @@ def run(
         if config.fresh:
             checkpoint.archive(folder)
         state, ledger, tail = _open(folder, config, initial_model)
-        announce(folder, config, strategy, state.arrays)
+        _prepare(strategy, folder, config, state)
         record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
         sinks = Sinks(config, folder)
         ledger.tell = sinks.take
         evaluation = Evaluation(
             config, ledger, _play(config, grid, record, state.experiment, serve), done=_scored(ledger.lines())
         )
-        strategy.load_state(state.strategy)
         try:
             strategy.start(
                 grid,
@@ -81,6 +80,11 @@ def run(
             client_metrics.write(folder, ledger.lines(), epochs=config.federation.epochs_per_round)
             sinks.close()
             _report(folder, config)
+
+
+def _prepare(strategy: RoundStrategy, folder: Path, config: RunConfig, state: RunState) -> None:
+    strategy.load_state(state.strategy)
+    announce(folder, config, strategy, state.arrays)
 
 
 class _Recorder(Observer):
