@@ -262,7 +262,7 @@ def own_code_only(config: RunConfig) -> RunConfig:
         ProtocolError: names the key and the way out.
     """
     flat = config.flat()
-    for key in ("env.name", "env.verifier", "partition.strategy", "env.url"):
+    for key in ("env.name", "env.verifier", "partition.strategy", "algorithm.advantage", "env.url"):
         value = str(flat[key])
         if "://" in value:
             _check_local(key, value)

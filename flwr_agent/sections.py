@@ -83,6 +83,11 @@ class AlgorithmConfig:
         low=0,
         objective=True,
     )
+    advantage: str = knob(
+        "group",
+        "grpo: how the rows of a group are credited: `group`, by its mean and spread, or module:function of one's own",
+        objective=True,
+    )
     group_stats: str = knob(
         "rows",
         "mean and std over all turn rows of a group, or over its episodes",
@@ -158,6 +163,12 @@ class TrainerConfig:
         allowed=("auto", "per_round", "never"),
         objective=True,
     )
+    deepspeed: str = knob(
+        "none",
+        "DeepSpeed configuration of conf/deepspeed: what is partitioned over the ranks, and whether it is kept in host memory",
+        allowed=("none", "zero1", "zero2", "zero3", "zero1-offload", "zero2-offload", "zero3-offload"),
+    )
+    ranks: int = knob(1, "processes, one GPU each, that train a client together; more than one need deepspeed", low=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,9 @@ from flwr_agent.modes import FEDERATED
 from flwr_agent.rl import spawn
 from flwr_agent.world import to_adapter, to_shard, to_world
 
-GRPO_KEYS = {f"algorithm.{name}" for name in ("group_stats", "episode_weight", "baseline", "scale_rewards")}
+GRPO_KEYS = {
+    f"algorithm.{name}" for name in ("advantage", "group_stats", "episode_weight", "baseline", "scale_rewards")
+}
 PPO_KEYS = {
     *(f"algorithm.{name}" for name in ("credit", "gamma", "gae_lambda", "whiten", "value_clip", "critic_loss")),
     *("trainer.critic_lr", "trainer.critic_max_grad_norm", "model.critic_path"),
@@ -45,6 +47,8 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
     strategy = load_strategy(config)
     if config.federation.mode == FEDERATED:
         _check_knobs("strategy", config.strategy.name, explicit, strategy.knobs | {"name"})
+    if config.algorithm.advantage != "group":
+        named.load("algorithm.advantage", config.algorithm.advantage, config.algorithm.advantage)
     policy.check_policy(config)
     if config.algorithm.name == "ppo":
         critics.find(config)

@@ -49,6 +49,7 @@ def run(
         ConfigError: no such strategy.
         ResumeError: the folder holds something that this run must not continue.
         QuorumError: too few clients answered a round; run again to resume.
+        BudgetError: the next round would spend more than `privacy.budget`.
     """
     strategy = strategies.load(config)
     folder = Path(config.output_dir)
@@ -60,9 +61,8 @@ def run(
         record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
         sinks = Sinks(config, folder)
         ledger.tell = sinks.take
-        evaluation = Evaluation(
-            config, ledger, _play(config, grid, record, state.experiment, serve), done=_scored(ledger.lines())
-        )
+        play = _play(config, grid, record, state.experiment, serve)
+        evaluation = Evaluation(config, ledger, play, done=_scored(ledger.lines()))
         try:
             strategy.start(
                 grid,
@@ -76,10 +76,8 @@ def run(
                 replay={line["round"]: line["clients"] for line in tail if line["kind"] == "accepted"},
             )
         finally:
-            summary.write(folder, config, ledger.lines())
-            client_metrics.write(folder, ledger.lines(), epochs=config.federation.epochs_per_round)
+            _write_up(folder, config, ledger.lines())
             sinks.close()
-            _report(folder, config)
 
 
 def _prepare(strategy: RoundStrategy, folder: Path, config: RunConfig, state: RunState) -> None:
@@ -122,8 +120,10 @@ class _Recorder(Observer):
         self._ledger.append("checkpoint", round=round_.round, seconds=time.monotonic() - started)
 
 
-def _report(folder: Path, config: RunConfig) -> None:
-    """Make the page; one that cannot be made is a warning, never the end of a run."""
+def _write_up(folder: Path, config: RunConfig, lines: Sequence[Line]) -> None:
+    """Write summary, metrics and page; a page that cannot be made is a warning, never the end of a run."""
+    summary.write(folder, config, lines)
+    client_metrics.write(folder, lines, epochs=config.federation.epochs_per_round)
     try:
         if config.report.page:
             report.write([folder], folder)

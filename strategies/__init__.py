@@ -3,6 +3,7 @@
 from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
+from strategies.lora import LoraAverage, LoraFrozenA
 from strategies.privacy import CentralDP
 from strategies.registry import load
 from strategies.robust import FedMedian, FedTrimmedAvg, Krum
@@ -21,6 +22,8 @@ __all__ = [
     "FedTrimmedAvg",
     "FedYogi",
     "Krum",
+    "LoraAverage",
+    "LoraFrozenA",
     "Observer",
     "Round",
     "RoundStrategy",

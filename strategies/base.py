@@ -131,6 +131,10 @@ class RoundStrategy(Strategy):
         """Where the replies of a round go; a weighted mean, unless a subclass has another rule."""
         return Mean()
 
+    def measured(self) -> dict[str, float]:
+        """What the strategy itself measured in the round, beside the clients' metrics."""
+        return {}
+
     def train_config(self, config: ConfigRecord) -> ConfigRecord:
         """What every train request of a round carries beside the model."""
         return config
@@ -233,7 +237,7 @@ class RoundStrategy(Strategy):
             round=server_round,
             clients=tuple(fold.accepted),
             arrays=new,
-            metrics=fold.mean_metrics(),
+            metrics=fold.mean_metrics() | self.measured(),
             seconds=dict(zip(("place", "send", "receive_and_fold"), seconds, strict=True)),
             privacy={} if self.privacy is None else self.privacy.spent(server_round),
             state=self.state_arrays(),
@@ -310,7 +314,7 @@ class RoundStrategy(Strategy):
         self._observer.accepted(server_round, tuple(fold.accepted))
         new = self.step(fold.base, self._combined(server_round, fold))
         self._folded[fold.accepted] = server_round
-        return to_record(new, keep_input=False), MetricRecord({**fold.mean_metrics()})
+        return to_record(new, keep_input=False), MetricRecord({**fold.mean_metrics(), **self.measured()})
 
     def _aggregator(self, base: Arrays) -> Aggregator:
         if self.privacy is None:
