@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from envs import named, partition, registry
-from flwr_agent import critics, policy, tracking
+from flwr_agent import critics, policy, tracking, wire
 from flwr_agent.config import KEYS, RunConfig
 from flwr_agent.errors import ConfigError
 from flwr_agent.modes import FEDERATED
 from flwr_agent.rl import spawn
 from flwr_agent.world import to_adapter, to_shard, to_world
 
-GRPO_KEYS = {f"algorithm.{name}" for name in ("group_stats", "episode_weight", "baseline", "scale_rewards")}
+GRPO_KEYS = {
+    f"algorithm.{name}" for name in ("advantage", "group_stats", "episode_weight", "baseline", "scale_rewards")
+}
 PPO_KEYS = {
     *(f"algorithm.{name}" for name in ("credit", "gamma", "gae_lambda", "whiten", "value_clip", "critic_loss")),
     *("trainer.critic_lr", "trainer.critic_max_grad_norm", "model.critic_path"),
@@ -45,6 +47,8 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
     strategy = load_strategy(config)
     if config.federation.mode == FEDERATED:
         _check_knobs("strategy", config.strategy.name, explicit, strategy.knobs | {"name"})
+    if config.algorithm.advantage != "group":
+        named.load("algorithm.advantage", config.algorithm.advantage, config.algorithm.advantage)
     policy.check_policy(config)
     if config.algorithm.name == "ppo":
         critics.find(config)
@@ -62,6 +66,7 @@ def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:
     _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name", "settings"})
     known = partition.knobs(config.partition.strategy) | {"strategy", "settings"}
     _check_knobs("partition", config.partition.strategy, explicit, known)
+    _check_knobs("privacy", "a run without noise and mods", explicit, wire.used(config))
     unused = GRPO_KEYS if config.algorithm.name == "ppo" else PPO_KEYS
     for key in sorted(explicit.keys() & unused):
         fix = f"algorithm.name={config.algorithm.name} does not use this key; leave it unset"

@@ -59,8 +59,12 @@ def write(folders: Sequence[Path], out: Path) -> Path:
         DataError: a folder is not one of a run.
         ConfigError: matplotlib or jinja2 is not installed.
     """
-    runs = [Run.read(folder) for folder in folders]
-    found = pools(runs)
+    return write_pools(pools([Run.read(folder) for folder in folders]), out)
+
+
+def write_pools(found: Sequence[Pool], out: Path) -> Path:
+    """The same for runs that have been read and grouped."""
+    runs = [run for pool in found for run in pool.runs]
     (out / FIGURES).mkdir(parents=True, exist_ok=True)
     values = {
         "curves": {axis: _drawn(figures.curves(found, axis), out) for axis in AXES},

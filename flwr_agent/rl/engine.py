@@ -116,6 +116,17 @@ class Engine:
             raise WorkerError(f"{what} is illegal while the engine is {state}; the order is load, answer, sleep")
 
 
+class Replica(TransformersGenerator):
+    """Answers from a model of its own, which takes over the trainer's weights at every load."""
+
+    @torch.no_grad()
+    def load(self, weights: Weights) -> None:
+        """Copy exactly these weights."""
+        own = dict(self.model.named_parameters())
+        for name, value in weights:
+            own[name].copy_(value)
+
+
 def to_engine(config: RunConfig, model: PreTrainedModel, chat: Chat, source: str) -> Engine:
     """The engine that `rollout.engine` names, asleep.
 
@@ -130,7 +141,8 @@ def to_engine(config: RunConfig, model: PreTrainedModel, chat: Chat, source: str
     """
     eos_ids = sorted(chat.eos_ids)
     if config.rollout.engine == "transformers":
-        return Engine(TransformersGenerator(model, eos_ids=eos_ids, pad_id=chat.pad_id))
+        kind = Replica if config.trainer.deepspeed.startswith("zero3") else TransformersGenerator
+        return Engine(kind(model, eos_ids=eos_ids, pad_id=chat.pad_id))
     if config.rollout.server_url != "none":
         from flwr_agent.rl.vllm_server import ServedVLLM
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import torch
+
+from flwr_agent.rl import weights
 
 
 class Optimization:
@@ -36,8 +39,20 @@ class Optimization:
         self._mu, self._anchor = prox_mu, []  # the last round's is gone before this one's is made
         self._anchor = [p.detach().clone() for p in self._parameters] if prox_mu else []
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """Add the gradient of `loss` to what the next step takes."""
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copy trained values into the model in place.
+
+        Raises:
+            ProtocolError: if names or shapes are not the model's.
+        """
+        weights.load_weights(self.model, arrays)
+
+    def values(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The trained values by name."""
+        yield from ((name, p.detach()) for name, p in weights.trained(self.model).items())
+
+    def backward(self, loss: torch.Tensor, *, is_last: bool) -> None:  # noqa: ARG002 (a distributed engine has to know)
+        """Add the gradient of `loss` to what the next step takes; `is_last` before that step."""
         self._differentiate(loss)
 
     def step(self) -> dict[str, float]:

@@ -6,17 +6,22 @@ GRPO gives each token a group-normalised advantage (Shao et al. 2024, DeepSeekMa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from envs import named
 from flwr_agent.config import AlgorithmConfig, RolloutConfig
 from flwr_agent.rl.episode import Episode, Group, StopReason, Turn
 from flwr_agent.seeds import rng
 
 EPSILON = 1e-6
 """Added to the standard deviation, which is the population's (ddof 0); a group that varies less is one of equals."""
+
+
+Credit = Callable[[Sequence[tuple[int, float]], AlgorithmConfig], list[float]]
+"""`(episode, reward)` of each row of a group, and the objective -> the advantage of each row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,8 @@ def _group_samples(group: Group, algorithm: AlgorithmConfig, rollout: RolloutCon
     ]
     if algorithm.name == "ppo":
         return [row for _, row in rows]
-    advantages = to_advantages([(i, sum(row.rewards)) for i, row in rows], algorithm)
+    credit = credit_of(algorithm)
+    advantages = credit([(i, sum(row.rewards)) for i, row in rows], algorithm)
     return [replace(row, advantages=[a * m for m in row.mask]) for (_, row), a in zip(rows, advantages, strict=True)]
 
 
@@ -85,6 +91,17 @@ def to_return(episode: Episode, algorithm: AlgorithmConfig) -> float:
     """Undiscounted training return of an episode, before penalties."""
     value = episode.score if algorithm.reward == "score" else float(episode.success)
     return algorithm.reward_scale * value
+
+
+def credit_of(algorithm: AlgorithmConfig) -> Credit:
+    """What turns the rewards of a group's rows into advantages: `to_advantages`, or a function of one's own.
+
+    Raises:
+        ConfigError: there is no such function.
+    """
+    if algorithm.advantage == "group":
+        return to_advantages
+    return named.load("algorithm.advantage", algorithm.advantage, algorithm.advantage)
 
 
 def to_advantages(values: Sequence[tuple[int, float]], algorithm: AlgorithmConfig) -> list[float]:
