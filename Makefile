@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: install demo test lint e2e slow conformance types coverage hooks clean
+.PHONY: install demo test lint e2e slow conformance zero oldest types coverage hooks clean
 
 install: $(VENV)/.installed
 
@@ -32,6 +32,24 @@ conformance: install
 
 e2e: install
 	$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
+
+zero: install
+	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[deepspeed]'
+	$(BIN)/python -m pytest -m "slow and not gpu" tests/rl/test_zero.py $(PYTEST_ARGS)
+
+# The oldest Flower that is supported, in an environment of its own: unit tests and a federation in simulation.
+OLDEST := 1.32.1
+OLD := .venv-flwr-$(OLDEST)
+
+$(OLD)/.installed: pyproject.toml constraints/cpu.txt
+	$(PYTHON) -m venv $(OLD)
+	grep -vE '^(flwr|cryptography|pathspec|uv)==' constraints/cpu.txt > $(OLD)/constraints.txt
+	$(OLD)/bin/python -m pip install --quiet -c $(OLD)/constraints.txt -e '.[train,dev]' 'flwr[simulation]==$(OLDEST)'
+	touch $@
+
+oldest: $(OLD)/.installed
+	$(OLD)/bin/python -m pytest -m "not slow and not gpu and not conformance" $(PYTEST_ARGS)
+	$(OLD)/bin/python -m pytest -m e2e -k simulation $(PYTEST_ARGS)
 
 lint: install
 	$(BIN)/ruff check .

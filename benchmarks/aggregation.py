@@ -1,15 +1,19 @@
 """What averaging costs: `python -m benchmarks.aggregation [MILLIONS_OF_PARAMETERS] [CLIENTS]`.
 
 From Flower records to a Flower record, ours (every value checked for NaN before it is folded) beside Flower's own, in
-turns in one process, with the time that the memory alone would need: 12 bytes per parameter and client.
+turns in one process, with the time that the memory alone would need: 12 bytes per parameter and client. Memory is what
+the process grows by at most while it works, in models; the replies themselves are there before.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
@@ -25,6 +29,8 @@ NUM_TENSORS = 25
 NUM_DISTINCT = 2
 """Distinct replies, larger than any cache; clients take turns with them, so that the machine need not hold ten models."""
 REPEATS = 3
+CLEAR_PEAK = Path("/proc/self/clear_refs")
+"""Linux: writing 5 to it makes the present resident size the largest so far."""
 
 
 def reply(seed: int, num_parameters: int) -> ArrayRecord:
@@ -66,33 +72,58 @@ def memory_only(num_parameters: int, num_clients: int) -> None:
             list(pool.map(add, range(0, size, 16 * BLOCK)))
 
 
-def best(work: Callable[[], object]) -> tuple[float, float]:
-    """Wall and CPU seconds of the fastest of a few runs: other processes can only slow one down."""
-    found = []
-    for _ in range(REPEATS):
-        wall, cpu = time.perf_counter(), time.process_time()
-        work()
-        found.append((time.perf_counter() - wall, time.process_time() - cpu))
-    return min(found)
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one run of a piece of work took."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    """Growth of the resident size, at most."""
+
+
+def cost_of(work: Callable[[], object]) -> Cost:
+    """Run it once."""
+    CLEAR_PEAK.write_text("5", encoding="ascii")
+    before, wall, cpu = peak_bytes(), time.perf_counter(), time.process_time()
+    work()
+    return Cost(time.perf_counter() - wall, time.process_time() - cpu, peak_bytes() - before)
+
+
+def peak_bytes() -> int:
+    """Largest resident size since the peak was cleared."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
 
 def main(num_parameters: int, num_clients: int) -> None:
-    """Print the table."""
+    """Print the table: of each, the fastest of three runs taken in turns, since other processes can only slow one down."""
     distinct = [reply(seed, num_parameters) for seed in range(NUM_DISTINCT)]
     replies = [distinct[i % NUM_DISTINCT] for i in range(num_clients)]
-    table = Table("", "seconds", "CPU seconds")
     works = {
         "memory alone": lambda: memory_only(num_parameters, num_clients),
-        "ours": lambda: ours(replies),
-        "Flower": lambda: flowers(replies),
+        "ours, checked": lambda: ours(replies),
+        "Flower's FedAvg": lambda: flowers(replies),
     }
-    for name, work in works.items():
-        table.add_row(name, *(f"{seconds:.2f}" for seconds in best(work)))
+    costs = [{name: cost_of(work) for name, work in works.items()} for _ in range(REPEATS)]
+    best = {name: min((cost[name] for cost in costs), key=lambda cost: cost.seconds) for name in works}
+    table = Table("", "seconds", "CPU seconds", "GB/s", "peak extra, models")
+    for name, cost in best.items():
+        rate, extra = 12 * num_parameters * num_clients / cost.seconds / 1e9, cost.peak_bytes / num_parameters / 4
+        table.add_row(
+            name,
+            f"{cost.seconds:.2f}",
+            f"{cost.cpu_seconds:.2f}",
+            f"{rate:.1f}",
+            "" if "alone" in name else f"{extra:.2f}",
+        )
     ahead, other = from_record(ours(replies)), from_record(flowers(replies))
     difference = max(float(np.abs(ahead[name] - other[name]).max()) for name in ahead)
     console = Console()
     console.print(f"{num_clients} clients x {num_parameters / 1e6:g} M fp32 parameters, {NUM_THREADS} threads")
     console.print(table)
+    slower = [cost["Flower's FedAvg"].seconds / cost["ours, checked"].seconds for cost in costs]
+    console.print(f"Flower's takes {statistics.median(slower):.1f} times as long (median of {REPEATS} turns)")
     console.print(f"largest difference between the two means: {difference:.1e}")
 
 

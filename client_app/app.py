@@ -10,6 +10,7 @@ from typing import Any
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from client_app import mods
 from flwr_agent import protocol
 
 logger = logging.getLogger("flwr.agent")
@@ -21,26 +22,30 @@ RAISED = 2
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Train the client that the request names."""
-    return _answer(message, lambda: _train(message.content, context))
+    return _answer(message, lambda: mods.apply(message, context, _train))
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Score the model in the request on the held-out tasks."""
-    return _answer(message, lambda: _evaluate(message.content, context))
+    return _answer(message, lambda: Message(_evaluate(message.content, context), reply_to=message))
 
 
 @app.query("hello")
 def hello(message: Message, context: Context) -> Message:
     """Say which partition this node holds."""
-    return _answer(message, lambda: protocol.hello_reply_content(message.content, context.node_config))
+    content = message.content
+    return _answer(
+        message, lambda: Message(protocol.hello_reply_content(content, context.node_config), reply_to=message)
+    )
 
 
-def _train(content: RecordDict, context: Context) -> RecordDict:
-    request = protocol.train_request(content, context.node_config)
+def _train(message: Message, context: Context) -> Message:
+    request = protocol.train_request(message.content, context.node_config)
     from flwr_agent.rl.worker import call
 
-    return protocol.train_reply_content(request, call(request, **_seat(content, context)))
+    reply = call(request, **_seat(message.content, context))
+    return Message(protocol.train_reply_content(request, reply), reply_to=message)
 
 
 def _evaluate(content: RecordDict, context: Context) -> RecordDict:
@@ -60,10 +65,10 @@ def _seat(content: RecordDict, context: Context) -> dict[str, Any]:
     return {"node": f"actor-{os.getpid()}"}
 
 
-def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
+def _answer(message: Message, work: Callable[[], Message]) -> Message:
     """The reply, or an error reply of one line: whatever breaks on one client must not stop the others."""
     try:
-        return Message(work(), reply_to=message)
+        return work()
     except Exception as error:
         logger.exception("%s failed", message.metadata.message_type)
         reason = " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,4 +1,4 @@
-"""Model arrays as bytes: Flower records, digests and safetensors files; no other module knows tensor bytes.
+"""Model arrays as bytes: Flower records, digests and safetensors files. Beside `codec`, no other module knows tensor bytes.
 
 Flower is imported only where a record is built, so that a worker whose interpreter lacks Flower can load this module.
 """
@@ -65,6 +65,11 @@ def _header(shape: tuple[int, ...]) -> bytes:
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(head, {"descr": DTYPE.str, "fortran_order": False, "shape": shape})
     return head.getvalue()
+
+
+def plain_bytes(shape: tuple[int, ...]) -> int:
+    """Bytes of a Flower array of fp32 values of that shape."""
+    return len(_header(shape)) + math.prod(shape) * DTYPE.itemsize
 
 
 def to_array(values: np.ndarray) -> Array:

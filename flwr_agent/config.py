@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
-from flwr_agent import settings
+from flwr_agent import settings, wire
 from flwr_agent.errors import ConfigError
 from flwr_agent.modes import FEDERATED, LOCAL, settled
 from flwr_agent.output_sections import CheckpointConfig, ReportConfig
@@ -28,12 +28,12 @@ from flwr_agent.sections import (
     PartitionConfig,
     PromptConfig,
     RolloutConfig,
-    StrategyConfig,
     TrainerConfig,
     WorkerConfig,
     knob,
 )
 from flwr_agent.seeds import MAX_EPOCH_ROWS
+from flwr_agent.sharing import PrivacyConfig, StrategyConfig
 
 __all__ = [
     "KEYS",
@@ -45,6 +45,7 @@ __all__ = [
     "LoraConfig",
     "ModelConfig",
     "PartitionConfig",
+    "PrivacyConfig",
     "PromptConfig",
     "ReportConfig",
     "RolloutConfig",
@@ -73,6 +74,7 @@ class RunConfig:
     fresh: bool = knob(False, "archive what the run folder holds and start at round 0")
     federation: FederationConfig = field(default_factory=FederationConfig)
     strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -144,6 +146,7 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
                 flat[key] = settings.to_text(key, value) if key in settings.KEYS else _checked(key, value)
     config = settled(_build(RunConfig, flat, ""))
     _check_together(config)
+    wire.check(config)
     return config
 
 

@@ -40,7 +40,9 @@ def find(config: RunConfig) -> Start:
     wanted, policy = config.model.critic_path, Path(config.model.path).expanduser()
     if wanted not in ("auto", "fresh"):
         return Start(init="explicit", path=_checked(Path(wanted).expanduser(), policy))
-    beside = [policy.parent / "critic", policy.parent] if wanted == "auto" and policy.is_dir() else []
+    beside = (
+        [policy / "critic", policy.parent / "critic", policy.parent] if wanted == "auto" and policy.is_dir() else []
+    )
     for folder in beside:
         if _head(shapes(folder)):
             return Start(init="auto-sibling", path=_checked(folder, policy))

@@ -58,6 +58,10 @@ class QuorumError(AgentError, RuntimeError):
     """Too few clients answered a round; the run stops and can be resumed."""
 
 
+class BudgetError(AgentError, RuntimeError):
+    """The next round would exceed the privacy budget; the model of the last one stays."""
+
+
 class ResumeError(AgentError, RuntimeError):
     """The output folder holds something that this run must not continue."""
 

@@ -29,6 +29,7 @@ def check_policy(config: RunConfig) -> None:
     """
     check_model(config.model.path)
     _check_lora(config)
+    _check_ranks(config)
 
 
 def check_model(path: str) -> None:
@@ -60,6 +61,26 @@ def check_model(path: str) -> None:
         raise ConfigError(
             "model.path", path, "the tokenizer has no chat template; use an instruct model or add chat_template.jinja"
         )
+
+
+def check_hub(path: str) -> None:
+    """Refuse a Hugging Face id that is neither in this machine's cache nor to be had from the hub; others pass.
+
+    Raises:
+        ConfigError: no such model, no access to it, or no way to the hub.
+    """
+    if path in (TINY, SMOLLM2) or path.endswith(GGUF) or Path(path).expanduser().exists():
+        return
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        if not isinstance(try_to_load_from_cache(path, "config.json"), str):
+            hf_hub_download(path, "config.json")
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = type(error).__name__
+        fix = f"no such model in this machine's cache or on the Hugging Face hub ({reason}); check the id, or give a folder"
+        raise ConfigError("model.path", path, fix) from error
 
 
 def gguf_file(path: str) -> Path:
@@ -111,8 +132,41 @@ def _check_lora(config: RunConfig) -> None:
     if ranks(config) != [lora.rank] and strategy == "lora_frozen_a":
         fix = "adapters that share a frozen A have one rank; use strategy.name=lora_average, or leave it unset"
         raise ConfigError("model.lora.client_ranks", lora.client_ranks, fix)
-    if lora.rank:
+    if lora.rank and config.algorithm.name == "ppo":
+        raise ConfigError(
+            "model.lora.rank", lora.rank, "ppo trains policy and critic whole; use 0, or algorithm.name=grpo"
+        )
+    if lora.rank and config.trainer.deepspeed.startswith("zero3"):
+        fix = "partitions no frozen weights of adapters; use zero1 or zero2"
+        raise ConfigError("trainer.deepspeed", config.trainer.deepspeed, fix)
+    if lora.rank and config.worker.python == "same":
         _require("peft", "model.lora.rank", lora.rank)
+
+
+def _check_ranks(config: RunConfig) -> None:
+    trainer, num_episodes = config.trainer, config.trainer.tasks_per_step * config.algorithm.group_size
+    if trainer.deepspeed == "none":
+        if trainer.ranks > 1:
+            fix = "several ranks need trainer.deepspeed (zero1, zero2 or zero3)"
+            raise ConfigError("trainer.ranks", trainer.ranks, fix)
+        return
+    if trainer.optimizer_reset == "never":
+        raise ConfigError("trainer.deepspeed", trainer.deepspeed, "needs trainer.optimizer_reset=per_round")
+    if config.algorithm.name == "ppo" and trainer.deepspeed.startswith("zero3"):
+        fix = "splits one model, and ppo trains two; use zero1 or zero2"
+        raise ConfigError("trainer.deepspeed", trainer.deepspeed, fix)
+    for key, rows in {
+        "tasks_per_step x algorithm.group_size": num_episodes,
+        "minibatch_rows": trainer.minibatch_rows,
+    }.items():
+        if rows % trainer.ranks:
+            fix = f"does not divide trainer.{key}={rows}; choose a divisor"
+            raise ConfigError("trainer.ranks", trainer.ranks, fix)
+    if trainer.ranks > 1 and config.worker.gpus != trainer.ranks:
+        fix = f"each rank has a GPU where there are any; set worker.gpus={trainer.ranks} too"
+        raise ConfigError("trainer.ranks", trainer.ranks, fix)
+    if config.worker.python == "same":
+        _require("deepspeed", "trainer.deepspeed", trainer.deepspeed)
 
 
 def _require(module: str, key: str, value: object) -> None:

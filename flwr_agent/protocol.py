@@ -8,18 +8,22 @@ protocol version and the code it was made by, and every reply repeats whom it an
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from flwr_agent.arrays import from_record, to_record
+from flwr_agent import manifest, payload
+from flwr_agent.arrays import from_record
 from flwr_agent.config import RunConfig, resolve
 from flwr_agent.errors import ProtocolError
 from flwr_agent.paths import code_hash
 from flwr_agent.requests import PROTOCOL_VERSION, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+from flwr_agent.wire import PLAIN
 
+logger = logging.getLogger("flwr.agent")
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
 HELLO = "query.hello"
 PARTITION = "partition-id"
@@ -34,6 +38,7 @@ _ROUND, _CLIENT, _PLACEMENT, _EXAMPLES, _OUTCOMES = (
     "num-examples",
     "outcomes/",
 )
+_FOLDED = "folded-round"
 _TASKS, _TYPES = "tasks", "types"
 _MAX_EXAMPLES = 2**53
 """Beyond it a weight would not be exact."""
@@ -47,9 +52,9 @@ def run_record(config: RunConfig, *, experiment: str, base_digest: str) -> Confi
     return ConfigRecord({**_versions(), **own})
 
 
-def addressed(record: ConfigRecord, *, round_: int, client_id: int, placement: str) -> ConfigRecord:
+def addressed(record: ConfigRecord, *, round_: int, client_id: int, placement: str, folded: int = 0) -> ConfigRecord:
     """A copy of the run's record for one client and round."""
-    return ConfigRecord({**record, _ROUND: round_, _CLIENT: client_id, _PLACEMENT: placement})
+    return ConfigRecord({**record, _ROUND: round_, _CLIENT: client_id, _PLACEMENT: placement, _FOLDED: folded})
 
 
 def for_round(record: ConfigRecord, *, round_: int, placement: str) -> ConfigRecord:
@@ -77,6 +82,15 @@ def payload_bytes(content: RecordDict) -> int:
     return sum(record.count_bytes() for record in content.array_records.values())
 
 
+def run_config(content: RecordDict) -> RunConfig:
+    """The configuration that a request carries, as a site accepts it.
+
+    Raises:
+        ProtocolError: other version or code, or a setting that a site takes from no server.
+    """
+    return _config_for(content, _checked_record(content))
+
+
 def train_request(content: RecordDict, node_config: Mapping[str, object]) -> TrainRequest:
     """The request in a train message, on the client.
 
@@ -94,17 +108,27 @@ def train_request(content: RecordDict, node_config: Mapping[str, object]) -> Tra
         experiment=_get(record, _EXPERIMENT, str),
         round=_get(record, _ROUND, int),
         client_id=client_id,
-        config=_config_for(content, record),
+        config=run_config(content),
         arrays=from_record(_record(content, ARRAYS, ArrayRecord)),
         base_digest=_get(record, _BASE, str),
+        folded=_get(record, _FOLDED, int),
     )
 
 
 def train_reply_content(request: TrainRequest, reply: TrainReply) -> RecordDict:
-    """A reply's message content, on the client."""
+    """A reply's message content, on the client; numbers that the manifest does not list stay there.
+
+    Raises:
+        ProtocolError: the reply cannot be sent as the run wants it, or would tell more than the manifest.
+    """
     echo = ConfigRecord({_EXPERIMENT: request.experiment, _ROUND: reply.round, _CLIENT: reply.client_id})
-    metrics = MetricRecord({_EXAMPLES: int(reply.num_examples), **_floats(reply.metrics)})
-    return RecordDict({ARRAYS: to_record(reply.arrays), CONFIG: echo, METRICS: metrics})
+    listed = {name: value for name, value in reply.metrics.items() if manifest.is_listed(name)}
+    if dropped := sorted(reply.metrics.keys() - listed):
+        logger.warning("not sent, as flwr_agent/manifest.py does not list it: %s", ", ".join(dropped))
+    metrics = MetricRecord({_EXAMPLES: int(reply.num_examples), **_floats(listed)})
+    content = RecordDict({ARRAYS: payload.pack(request, reply), CONFIG: echo, METRICS: metrics})
+    _check_manifest(content, request.arrays, request.config.strategy.compression)
+    return content
 
 
 def train_reply(content: RecordDict, asked: RecordDict) -> TrainReply:
@@ -116,16 +140,18 @@ def train_reply(content: RecordDict, asked: RecordDict) -> TrainReply:
     Raises:
         ProtocolError: a record or key that is missing or of the wrong type, or a reply to another request.
     """
-    record = _record(asked, CONFIG, ConfigRecord)
+    record, compression = _record(asked, CONFIG, ConfigRecord), PLAIN
     if _VERSION in record:
+        compression = json.loads(_get(record, _RUN, str))["strategy.compression"]
         _check_echo(_record(content, CONFIG, ConfigRecord), record)
+        _check_manifest(content, _record(asked, ARRAYS, ArrayRecord), compression)
     metrics = _record(content, METRICS, MetricRecord)
     if not 0 <= (num_examples := _get(metrics, _EXAMPLES, int)) <= _MAX_EXAMPLES:
         raise ProtocolError(f"{_EXAMPLES}={num_examples} is no number of rows")
     return TrainReply(
         round=_get(record, _ROUND, int),
         client_id=_get(record, _CLIENT, int),
-        arrays=from_record(_record(content, ARRAYS, ArrayRecord)),
+        arrays=payload.unpack(_record(content, ARRAYS, ArrayRecord), compression),
         num_examples=num_examples,
         metrics={k: float(v) for k, v in metrics.items() if k != _EXAMPLES and not isinstance(v, list)},
     )
@@ -141,7 +167,7 @@ def evaluate_request(content: RecordDict) -> EvaluateRequest:
     return EvaluateRequest(
         experiment=_get(record, _EXPERIMENT, str),
         round=_get(record, _ROUND, int),
-        config=_config_for(content, record),
+        config=run_config(content),
         arrays=from_record(_record(content, ARRAYS, ArrayRecord)),
     )
 
@@ -217,6 +243,16 @@ def _check_echo(echo: Mapping[str, object], asked: Mapping[str, object]) -> None
     for key in _ECHO:
         if key in asked and echo.get(key) != asked[key]:
             raise ProtocolError(f"answers {key}={echo.get(key)}, asked was {asked[key]}")
+
+
+def _check_manifest(content: RecordDict, sent: Mapping[str, Any], compression: str) -> None:
+    """Hold a training reply to what was announced for a model of these arrays."""
+    if extra := sorted(content.keys() - {ARRAYS, CONFIG, METRICS}) + sorted(
+        _record(content, CONFIG, ConfigRecord).keys() - set(_ECHO)
+    ):
+        raise ProtocolError(f"{extra[0]!r} is not in the manifest of what leaves a client")
+    expected = payload.forms({name: array.shape for name, array in sent.items()}, compression)
+    manifest.check(_record(content, ARRAYS, ArrayRecord), expected, _record(content, METRICS, MetricRecord))
 
 
 def own_code_only(config: RunConfig) -> RunConfig:

@@ -43,6 +43,8 @@ class TrainRequest:
     arrays: Arrays
     base_digest: str
     """Of the `InitialModel`: the base of KL term and adapters that a client loads for itself must be this one."""
+    folded: int = 0
+    """Last round whose reply of this client is in the model; 0 if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -55,30 +55,6 @@ class FederationConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StrategyConfig:
-    """How updates become a model."""
-
-    name: str = knob(
-        "fedavg",
-        "aggregation strategy: fedavg, fedprox, fedavgm, fedadagrad, fedadam, fedyogi, an entry point or module:Class",
-        objective=True,
-    )
-    prox_mu: float = knob(0.0, "fedprox: proximal coefficient mu", low=0, objective=True)
-    server_lr: float = knob(
-        0.0, "server optimizers: step size; 0 takes 1 for fedavgm and tau for the others", low=0, objective=True
-    )
-    momentum: float = knob(
-        0.9, "server optimizers: share of the last step direction that is kept", low=0, high=1, objective=True
-    )
-    beta2: float = knob(
-        0.99, "fedadam, fedyogi: share of the second moment that is kept", low=0, high=1, objective=True
-    )
-    tau: float = knob(
-        1e-3, "fedadagrad, fedadam, fedyogi: size of an update from which steps are bounded", low=1e-12, objective=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class AlgorithmConfig:
     """The reinforcement-learning objective."""
 
@@ -177,6 +153,9 @@ class TrainerConfig:
     tasks_per_step: int = knob(8, "tasks rolled out before each update (x group_size episodes)", low=1, objective=True)
     minibatch_rows: int = knob(0, "rows per optimizer step; 0 = all rows of the rollout", low=0, objective=True)
     micro_rows: int = knob(64, "rows per forward; changes speed and memory, never the result", low=1)
+    gradient_checkpointing: bool = knob(
+        False, "recompute activations in the backward pass: much less memory, a third more time"
+    )
     epochs: int = knob(1, "passes over the rows of one rollout", low=1, objective=True)
     optimizer_reset: str = knob(
         "auto",
@@ -184,6 +163,12 @@ class TrainerConfig:
         allowed=("auto", "per_round", "never"),
         objective=True,
     )
+    deepspeed: str = knob(
+        "none",
+        "DeepSpeed configuration of conf/deepspeed: what is partitioned over the ranks, and whether it is kept in host memory",
+        allowed=("none", "zero1", "zero2", "zero3", "zero1-offload", "zero2-offload", "zero3-offload"),
+    )
+    ranks: int = knob(1, "processes, one GPU each, that train a client together; more than one need deepspeed", low=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from envs import named, partition, registry
-from flwr_agent import critics, policy, tracking
+from flwr_agent import critics, policy, tracking, wire
 from flwr_agent.config import KEYS, RunConfig
 from flwr_agent.errors import ConfigError
 from flwr_agent.modes import FEDERATED
@@ -66,6 +66,7 @@ def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:
     _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name", "settings"})
     known = partition.knobs(config.partition.strategy) | {"strategy", "settings"}
     _check_knobs("partition", config.partition.strategy, explicit, known)
+    _check_knobs("privacy", "a run without noise and mods", explicit, wire.used(config))
     unused = GRPO_KEYS if config.algorithm.name == "ppo" else PPO_KEYS
     for key in sorted(explicit.keys() & unused):
         fix = f"algorithm.name={config.algorithm.name} does not use this key; leave it unset"

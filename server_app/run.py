@@ -20,6 +20,7 @@ from flwr_agent.config import RunConfig
 from flwr_agent.report import write as report
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, InitialModel
 from server_app import checkpoint, client_metrics, summary
+from server_app.announce import announce
 from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
 from server_app.ledger import FILE, Ledger, Line
@@ -55,12 +56,12 @@ def run(
         if config.fresh:
             checkpoint.archive(folder)
         state, ledger, tail = _open(folder, config, initial_model)
+        announce(folder, config, strategy, state.arrays)
         record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
         sinks = Sinks(config, folder)
         ledger.tell = sinks.take
-        evaluation = Evaluation(
-            config, ledger, _play(config, grid, record, state.experiment, serve), done=_scored(ledger.lines())
-        )
+        play = _play(config, grid, record, state.experiment, serve)
+        evaluation = Evaluation(config, ledger, play, done=_scored(ledger.lines()))
         strategy.load_state(state.strategy)
         try:
             strategy.start(
@@ -75,10 +76,8 @@ def run(
                 replay={line["round"]: line["clients"] for line in tail if line["kind"] == "accepted"},
             )
         finally:
-            summary.write(folder, config, ledger.lines())
-            client_metrics.write(folder, ledger.lines(), epochs=config.federation.epochs_per_round)
+            _write_up(folder, config, ledger.lines())
             sinks.close()
-            _report(folder, config)
 
 
 class _Recorder(Observer):
@@ -116,8 +115,10 @@ class _Recorder(Observer):
         self._ledger.append("checkpoint", round=round_.round, seconds=time.monotonic() - started)
 
 
-def _report(folder: Path, config: RunConfig) -> None:
-    """Make the page; one that cannot be made is a warning, never the end of a run."""
+def _write_up(folder: Path, config: RunConfig, lines: Sequence[Line]) -> None:
+    """Write summary, metrics and page; a page that cannot be made is a warning, never the end of a run."""
+    summary.write(folder, config, lines)
+    client_metrics.write(folder, lines, epochs=config.federation.epochs_per_round)
     try:
         if config.report.page:
             report.write([folder], folder)

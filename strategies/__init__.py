@@ -3,18 +3,27 @@
 from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
+from strategies.lora import LoraAverage, LoraFrozenA
+from strategies.privacy import CentralDP
 from strategies.registry import load
+from strategies.robust import FedMedian, FedTrimmedAvg, Krum
 from strategies.rounds import ClientOutcome, Observer, Round, Status
 from strategies.server_opt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 
 __all__ = [
+    "CentralDP",
     "ClientOutcome",
     "FedAdagrad",
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedMedian",
     "FedProx",
+    "FedTrimmedAvg",
     "FedYogi",
+    "Krum",
+    "LoraAverage",
+    "LoraFrozenA",
     "Observer",
     "Round",
     "RoundStrategy",

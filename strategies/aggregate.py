@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import numpy as np
 
@@ -12,6 +13,16 @@ from flwr_agent.requests import Arrays
 
 SPAN = 16 * BLOCK
 """Elements one task of the thread pool works through."""
+
+
+class Aggregator(Protocol):
+    """Takes the sound replies of a round one by one, in ascending client id, and gives what they make together."""
+
+    def add(self, arrays: Mapping[str, np.ndarray], weight: float) -> None:
+        """Take one reply; its arrays are read-only views that are gone afterwards."""
+
+    def value(self) -> Arrays:
+        """Arrays that the caller may change; called once, after the last `add`."""
 
 
 class Mean:

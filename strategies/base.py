@@ -17,16 +17,21 @@ from flwr.serverapp.strategy import Result, Strategy
 from flwr_agent import protocol
 from flwr_agent.arrays import from_record, to_record
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import QuorumError
+from flwr_agent.errors import ConfigError, QuorumError
 from flwr_agent.modes import LOCAL
 from flwr_agent.requests import Arrays, TrainReply
 from flwr_agent.seeds import choose_clients, extra_clients
+from flwr_agent.wire import DELTA, VALUE
+from strategies.aggregate import Aggregator, Mean
 from strategies.exchange import Exchange
 from strategies.fold import Fold, Request
 from strategies.nodes import Nodes, default_placement
+from strategies.privacy import CentralDP, ClippedMean
 from strategies.rounds import Observer, Round
 
 logger = logging.getLogger("flwr.agent")
+FOLDED = "folded-rounds"
+"""State: the last round whose reply is in the model, by client id; 0 before the first."""
 
 
 class RoundStrategy(Strategy):
@@ -40,8 +45,10 @@ class RoundStrategy(Strategy):
         >>> strategy.start(grid, initial_arrays, num_rounds=70).arrays
     """
 
-    knobs: ClassVar[frozenset[str]] = frozenset()
+    knobs: ClassVar[frozenset[str]] = frozenset({"payload", "compression", "error_feedback"})
     """Names under `strategy.` that the strategy uses; others are refused when they are set."""
+    is_private: ClassVar[bool] = True
+    """Whether noise may be calibrated for it: the next model depends on the replies through their plain mean alone."""
 
     def __init__(  # noqa: PLR0913 - keywords that every user of the plug-in may leave out
         self,
@@ -50,6 +57,9 @@ class RoundStrategy(Strategy):
         clients_per_round: int,
         seed: int = 42,
         min_clients: int = 1,
+        payload: str = VALUE,
+        error_feedback: bool = False,
+        privacy: CentralDP | None = None,
         retries: int = 0,
         extra_clients: int = 0,
         only_client: int | None = None,
@@ -63,18 +73,29 @@ class RoundStrategy(Strategy):
             clients_per_round: clients asked each round.
             seed: seed of the choice.
             min_clients: accepted replies below which a round raises `QuorumError`.
+            payload: whether clients send their weights (`value`) or how they have moved (`delta`).
+            error_feedback: remember which reply of each client was folded last, and tell it with the next request.
+            privacy: clip updates and add noise to their mean.
             retries: times a client whose reply cannot be used is asked again within the round.
             extra_clients: clients asked beyond `clients_per_round`, of whose replies the first usable ones count.
             only_client: asked alone in every round, instead of the seeded choice.
             placement: `any` node serves any client, or a node's `partition` binds it; by default `any` in simulation.
             connect_timeout_s: seconds a round waits for the nodes of its clients.
+
+        Raises:
+            ConfigError: noise cannot be calibrated for this strategy.
         """
         self.total_clients, self.clients_per_round, self.seed = total_clients, clients_per_round, seed
         self.min_clients, self.placement, self.connect_timeout_s = min_clients, placement, connect_timeout_s
+        self.payload, self.error_feedback, self.privacy = payload, error_feedback, privacy
+        if privacy is not None and not self.is_private:
+            fix = f"noise is calibrated for a mean, which {type(self).__name__} is not; set it to 0"
+            raise ConfigError("privacy.noise_multiplier", privacy.noise_multiplier, fix)
         self.retries, self.extra_clients, self.only_client = retries, extra_clients, only_client
         self._observer, self._replay = Observer(), {}
         self._nodes: Nodes | None = None
         self._fold: Fold | None = None
+        self._folded = np.zeros(total_clients, np.int64)
 
     @classmethod
     def from_config(cls, config: RunConfig) -> Self:
@@ -90,6 +111,9 @@ class RoundStrategy(Strategy):
             "clients_per_round": fed.clients_per_round,
             "seed": config.seed,
             "min_clients": fed.min_clients,
+            "payload": config.strategy.payload,
+            "error_feedback": config.strategy.error_feedback,
+            "privacy": CentralDP.from_config(config),
             "retries": fed.retries,
             "extra_clients": fed.extra_clients,
             "only_client": fed.local_client if fed.mode == LOCAL else None,
@@ -103,13 +127,21 @@ class RoundStrategy(Strategy):
     def step(self, arrays: Arrays, mean: Arrays) -> Arrays:
         """The next model, from this one and the mean of the replies."""
 
+    def aggregator(self) -> Aggregator:
+        """Where the replies of a round go; a weighted mean, unless a subclass has another rule."""
+        return Mean()
+
+    def measured(self) -> dict[str, float]:
+        """What the strategy itself measured in the round, beside the clients' metrics."""
+        return {}
+
     def train_config(self, config: ConfigRecord) -> ConfigRecord:
         """What every train request of a round carries beside the model."""
         return config
 
     def state_arrays(self) -> Arrays:
         """What `load_state` needs, beside the model, to go on after the last round; empty if that is nothing."""
-        return {}
+        return {FOLDED: self._folded.copy()} if self.error_feedback else {}
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from what `state_arrays` of the same strategy has given, or from the beginning if that is nothing.
@@ -117,8 +149,10 @@ class RoundStrategy(Strategy):
         Raises:
             ValueError: the arrays are not this strategy's.
         """
+        if extra := sorted(arrays.keys() - self.state_arrays()):
+            raise ValueError(f"{type(self).__name__} keeps no {extra[0]!r}")
         if arrays:
-            raise ValueError(f"{type(self).__name__} keeps no state, but was given {min(arrays)!r}")
+            self._folded = np.array(arrays[FOLDED], np.int64)
 
     def choose(self, server_round: int) -> Sequence[int]:
         """Client ids of a round, ascending: a function of the seed and the round alone."""
@@ -166,6 +200,7 @@ class RoundStrategy(Strategy):
 
         Raises:
             QuorumError: fewer than `min_clients` replies of a round could be used.
+            BudgetError: the next round would spend more than `privacy` allows.
         """
         self._observer, self._replay = observer or Observer(), replay or {}
         self._nodes = None
@@ -173,6 +208,8 @@ class RoundStrategy(Strategy):
         result = Result(arrays=initial_arrays)
         _evaluate(evaluate_fn, first_round - 1, result)
         for server_round in range(first_round, num_rounds + 1):
+            if self.privacy is not None:
+                self.privacy.check_budget(server_round)
             round_ = self._run_round(grid, server_round, result.arrays, train_config or ConfigRecord(), timeout)
             result.arrays = round_.arrays
             result.train_metrics_clientapp[server_round] = MetricRecord(dict(round_.metrics))
@@ -200,8 +237,9 @@ class RoundStrategy(Strategy):
             round=server_round,
             clients=tuple(fold.accepted),
             arrays=new,
-            metrics=fold.mean_metrics(),
+            metrics=fold.mean_metrics() | self.measured(),
             seconds=dict(zip(("place", "send", "receive_and_fold"), seconds, strict=True)),
+            privacy={} if self.privacy is None else self.privacy.spent(server_round),
             state=self.state_arrays(),
             payload_bytes={"sent": exchange.num_sent * arrays.count_bytes(), "received": fold.received_bytes},
         )
@@ -215,9 +253,11 @@ class RoundStrategy(Strategy):
         chosen = self._chosen(server_round)
         placed = self._nodes.place(chosen)
         common = self.train_config(config)
+        base = from_record(arrays)
         self._fold = Fold(
             server_round,
-            from_record(arrays),
+            base,
+            into=self._aggregator(base),
             weigh=self.weight,
             tell=self._observer.answered,
             is_race=len(chosen) > self._wanted,
@@ -226,7 +266,13 @@ class RoundStrategy(Strategy):
             if client not in placed:
                 self._fold.unreachable(client, self._nodes.why_not(client))
                 continue
-            record = protocol.addressed(common, round_=server_round, client_id=client, placement=placement)
+            record = protocol.addressed(
+                common,
+                round_=server_round,
+                client_id=client,
+                placement=placement,
+                folded=int(self._folded[client]),
+            )
             content = protocol.request_content(arrays, record)
             self._fold.ask(Message(content, placed[client], MessageType.TRAIN, group_id=str(server_round)))
         return [request.message for request in self._fold.requests]
@@ -266,8 +312,25 @@ class RoundStrategy(Strategy):
                 f"start the run again to resume it ({fold.why_short()})"
             )
         self._observer.accepted(server_round, tuple(fold.accepted))
-        new = self.step(fold.base, fold.mean())
-        return to_record(new, keep_input=False), MetricRecord({**fold.mean_metrics()})
+        new = self.step(fold.base, self._combined(server_round, fold))
+        self._folded[fold.accepted] = server_round
+        return to_record(new, keep_input=False), MetricRecord({**fold.mean_metrics(), **self.measured()})
+
+    def _aggregator(self, base: Arrays) -> Aggregator:
+        if self.privacy is None:
+            return self.aggregator()
+        is_value = self.payload == VALUE
+        return ClippedMean(clip=self.privacy.clip, num_clients=self._wanted, base=base if is_value else None)
+
+    def _combined(self, server_round: int, fold: Fold) -> Arrays:
+        """What the replies make together, as a model."""
+        found = fold.value()
+        if self.privacy is not None:
+            self.privacy.add_noise(found, num_clients=self._wanted, round_=server_round, accepted=fold.accepted)
+        if self.privacy is not None or self.payload == DELTA:
+            for name, values in found.items():
+                values += fold.base[name]
+        return found
 
     def configure_evaluate(
         self,

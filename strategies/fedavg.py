@@ -35,6 +35,9 @@ class FedAvg(RoundStrategy):
         super().__init__(**who)
         if weights not in (UNIFORM, EXAMPLES):
             weights = _numbers(weights, self.total_clients)
+        if self.privacy is not None and weights != UNIFORM:
+            fix = "with noise every client counts alike; use uniform, or set privacy.noise_multiplier=0"
+            raise ConfigError("federation.weights", str(weights), fix)
         self.weights = weights
 
     @classmethod

@@ -15,7 +15,7 @@ from flwr_agent import protocol
 from flwr_agent.arrays import check_like
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, TrainReply
-from strategies.aggregate import Mean
+from strategies.aggregate import Aggregator
 from strategies.rounds import ClientOutcome, Status
 from strategies.spool import Spool
 
@@ -47,6 +47,7 @@ class Fold:
         round_: int,
         base: Arrays,
         *,
+        into: Aggregator,
         weigh: Callable[[TrainReply], float],
         tell: Callable[[ClientOutcome], None],
         is_race: bool = False,
@@ -62,7 +63,7 @@ class Fold:
         """Array bytes of all replies."""
         self._requests: list[Request] = []
         self._round, self._weigh, self._tell = round_, weigh, tell
-        self._mean, self._metrics = Mean(), []
+        self._into, self._metrics = into, []
         self._spool = Spool() if is_race else None
         self._started = time.monotonic()
 
@@ -110,7 +111,7 @@ class Fold:
             self._end(asked, Status.REJECTED, str(error), payload_bytes=payload_bytes)
             return
         if self._spool is None:
-            self._mean.add(reply.arrays, weight)
+            self._into.add(reply.arrays, weight)
         else:
             self._spool.put(asked.client_id, reply.arrays, weight)
         self._metrics.append(reply.metrics)
@@ -141,11 +142,11 @@ class Fold:
         if self._spool is not None:
             self.accepted.sort()
             for _, arrays, weight in self._spool.drain():
-                self._mean.add(arrays, weight)
+                self._into.add(arrays, weight)
 
-    def mean(self) -> Arrays:
-        """The mean of the accepted replies; callable once."""
-        return self._mean.value()
+    def value(self) -> Arrays:
+        """What the accepted replies make together; callable once."""
+        return self._into.value()
 
     def mean_metrics(self) -> dict[str, float]:
         """Unweighted mean of each metric over the accepted clients with a finite value of it."""

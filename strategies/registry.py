@@ -11,6 +11,8 @@ from flwr_agent.modes import FEDERATED
 from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
+from strategies.lora import LoraAverage, LoraFrozenA
+from strategies.robust import FedMedian, FedTrimmedAvg, Krum
 from strategies.server_opt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 
 STRATEGIES: dict[str, type[RoundStrategy]] = {
@@ -20,6 +22,11 @@ STRATEGIES: dict[str, type[RoundStrategy]] = {
     "fedadagrad": FedAdagrad,
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
+    "fedmedian": FedMedian,
+    "fedtrimmedavg": FedTrimmedAvg,
+    "krum": Krum,
+    "lora_average": LoraAverage,
+    "lora_frozen_a": LoraFrozenA,
 }
 ALONE = "fedavg"
 ENTRY_POINTS = "flwr_agent.strategies"

@@ -72,6 +72,8 @@ class Round:
     """Wall time by stage."""
     payload_bytes: Mapping[str, int]
     """Array bytes sent and received."""
+    privacy: Mapping[str, float] = field(default_factory=dict)
+    """`epsilon` and `delta` spent so far; empty without noise."""
     state: Arrays = field(default_factory=dict)
     """What the strategy carries into the next round."""
 

@@ -74,8 +74,8 @@ class ServerOptimizer(FedAvg):
             np.add(old, self.server_lr * self.direction(new, *moments), out=new)
 
     def state_arrays(self) -> Arrays:
-        """The moments, as `moment/name`; empty before the first step."""
-        return dict(self._moments)
+        """The moments, as `moment/name`, and what every strategy keeps."""
+        return super().state_arrays() | self._moments
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from moments that `state_arrays` has given.
@@ -83,9 +83,9 @@ class ServerOptimizer(FedAvg):
         Raises:
             ValueError: they are another optimizer's.
         """
-        if foreign := sorted(name for name in arrays if name.partition("/")[0] not in self.moments):
-            raise ValueError(f"{type(self).__name__} keeps no {foreign[0]!r}; it keeps {', '.join(self.moments)}")
-        self._moments = {name: np.array(values, DTYPE) for name, values in arrays.items()}
+        own = {name: values for name, values in arrays.items() if name.partition("/")[0] in self.moments}
+        super().load_state({name: values for name, values in arrays.items() if name not in own})
+        self._moments = {name: np.array(values, DTYPE) for name, values in own.items()}
 
 
 class FedAvgM(ServerOptimizer):

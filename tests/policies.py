@@ -15,8 +15,9 @@ from envs.tinyguess import INSTRUCTION, START
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.samples import Sample
 from flwr_agent.rl.tiny import Recipe, to_model, to_tokenizer
-from flwr_agent.rl.trainer import Trainer, to_arrays
+from flwr_agent.rl.trainer import Trainer
 from flwr_agent.rl.trl_seam import Seam
+from flwr_agent.rl.weights import to_arrays
 from flwr_agent.seeds import rng
 
 

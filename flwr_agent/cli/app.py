@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flwr_agent.cli import check, keys, labels, matrix, partition, play, report, serve, tools
+from flwr_agent.cli import check, export, keys, labels, matrix, partition, play, report, serve, tools
 
 app = typer.Typer(
     help="Federated reinforcement learning of LLM agents.",
@@ -25,6 +25,7 @@ app.command()(partition.partition)
 app.command()(labels.labels)
 app.command()(matrix.matrix)
 app.command()(report.report)
+app.command()(export.export)
 app.command()(tools.evaluate)
 app.command()(tools.compare)
 app.command("rebuild-summary")(tools.rebuild_summary)

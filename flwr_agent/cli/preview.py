@@ -13,6 +13,7 @@ import numpy as np
 from rich.table import Table
 from safetensors import SafetensorError, safe_open
 
+from flwr_agent.accountant import epsilon
 from flwr_agent.cli.progress import LEDGER, Progress, to_duration
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import DataError
@@ -58,7 +59,7 @@ def size_of(path: str) -> Size | None:
 def estimate(config: RunConfig, size: Size | None) -> Table:
     """Memory, bytes and work of one round; each row says how it is derived."""
     table = Table("one round", "at most", "derived from")
-    for row in [*_model_rows(config, size), *_work_rows(config, size)]:
+    for row in [*_model_rows(config, size), *_work_rows(config, size), *_privacy_rows(config)]:
         table.add_row(*row)
     return table
 
@@ -119,6 +120,15 @@ def _work_rows(config: RunConfig, of_model: Size | None) -> list[tuple[str, str,
         rows.append(("work", f"{work / 1e12:,.1f} TFLOP", f"{passes} x parameters x rows x (prompt + answer) tokens"))
         rows.append(("time", *_time(config, work)))
     return rows
+
+
+def _privacy_rows(config: RunConfig) -> list[tuple[str, str, str]]:
+    own, rounds = config.privacy, config.federation.rounds
+    if not own.noise_multiplier:
+        return []
+    spent = epsilon(own.noise_multiplier, rounds, own.delta)
+    source = f"all {rounds} rounds at delta {own.delta:g}, noise {own.noise_multiplier:g} x clip; the weights alone"
+    return [("privacy spent", f"epsilon {spent:.3g}", source)]
 
 
 def _time(config: RunConfig, work: float) -> tuple[str, str]:

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from flwr_agent import manifest
+
 LEDGER = "ledger.jsonl"
 ACCEPTED = "accepted"
 
@@ -76,7 +78,7 @@ class Display:
         )
         self._task = self._bar.add_task("starting", total=rounds, note="")
         self._said = ("", "")
-        self._num_failures = 0
+        self._num_failures, self._is_announced = 0, False
         self._start = time.monotonic()
 
     @contextmanager
@@ -91,17 +93,23 @@ class Display:
 
     def update(self) -> None:
         """Show what the ledger says now."""
+        if not self._is_announced and (file := self._ledger.with_name(manifest.FILE)).is_file():
+            self._is_announced = True
+            self._print(f"{file.read_text(encoding='utf-8').splitlines()[0]} (in full: {file})")
         seen = Progress.read(self._ledger)
         for failure in seen.failures[self._num_failures :]:
-            self._console.print(failure, highlight=False, markup=False, soft_wrap=True)
+            self._print(failure)
         self._num_failures = len(seen.failures)
         self._show(self._stage(seen), self._note(seen), seen.round)
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _show(self, stage: str, note: str, completed: int) -> None:
         self._bar.update(self._task, description=stage, completed=completed, note=note)
         if not self._console.is_terminal and (stage, note) != self._said:
             line = f"[{time.monotonic() - self._start:6.0f} s] {stage}" + (f" ({note})" if note else "")
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            self._print(line)
             self._said = (stage, note)
 
     def _stage(self, seen: Progress) -> str:

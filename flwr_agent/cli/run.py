@@ -18,6 +18,7 @@ from flwr_agent.cli.progress import LEDGER, Display, Progress
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import AgentError, ConfigError, ProtocolError
 from flwr_agent.paths import ROOT
+from flwr_agent.policy import check_hub
 from flwr_agent.rl import launch
 from flwr_agent.validate import Strategy
 
@@ -80,7 +81,12 @@ def _model(config: RunConfig) -> str:
 
 
 def _prepare(config: RunConfig, display: Display) -> None:
-    """Make the tiny policy now if this machine has not made it yet: no client's deadline runs while it takes its time."""
+    """Make the tiny policy now if this machine has not made it yet: no client's deadline runs while it takes its time.
+
+    Raises:
+        ConfigError: the policy is neither here nor on the hub.
+    """
+    check_hub(config.model.path)
     if config.model.path == "tiny" and not Path(_model(config)).exists():
         from flwr_agent.rl import tiny
 

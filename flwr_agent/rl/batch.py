@@ -55,7 +55,11 @@ def minibatches(num_rows: int, size: int, *, seed: int) -> list[list[int]]:
     return [order[at : at + size] for at in range(0, num_rows, size)]
 
 
-def chunks(indices: Sequence[int], samples: Sequence[Sample], size: int) -> list[list[int]]:
-    """Forward passes of at most `size` rows, rows of like length together so that little is padded."""
-    by_length = sorted(indices, key=lambda i: (len(samples[i].prompt_ids) + len(samples[i].response_ids), i))
-    return [by_length[at : at + size] for at in range(0, len(by_length), size)]
+def by_length(indices: Sequence[int], samples: Sequence[Sample]) -> list[int]:
+    """Rows from short to long."""
+    return sorted(indices, key=lambda i: (len(samples[i].prompt_ids) + len(samples[i].response_ids), i))
+
+
+def chunks(indices: Sequence[int], size: int) -> list[list[int]]:
+    """Forward passes of at most `size` rows; rows of like length beside each other need little padding."""
+    return [list(indices[at : at + size]) for at in range(0, len(indices), size)]

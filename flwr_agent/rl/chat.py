@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -73,4 +74,15 @@ class Chat:
         return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
-        return self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        if not self.tokenizer.is_fast:
+            return self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        # Without offsets and masks, and without the interpreter's lock: other threads go on meanwhile.
+        encoded = self._core.encode_batch_fast(texts, add_special_tokens=False)
+        return [one.ids for one in encoded]
+
+    @cached_property
+    def _core(self) -> Any:
+        core = self.tokenizer.backend_tokenizer
+        core.no_padding()
+        core.no_truncation()
+        return core

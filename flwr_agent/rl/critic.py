@@ -106,9 +106,15 @@ class Critic:
         self._accelerator = accelerator
         if model.device.type == "cuda":
             model.gradient_checkpointing_enable()
-        self.optimization = Optimization(
-            model, _optimizer(model, config), max_grad_norm=config.trainer.critic_max_grad_norm
-        )
+        optimizer, limit = _optimizer(model, config), config.trainer.critic_max_grad_norm
+        self._scorer: torch.nn.Module = model
+        if config.trainer.deepspeed == "none":
+            self.optimization = Optimization(model, optimizer, max_grad_norm=limit)
+        else:
+            from flwr_agent.rl.zero import wrap
+
+            self.optimization = wrap(model, optimizer, config, max_grad_norm=limit)
+            self._scorer = self.optimization.engine
 
     @torch.no_grad()
     def values(self, batch: Batch) -> torch.Tensor:
@@ -129,7 +135,7 @@ class Critic:
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
         mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
         with self._accelerator.autocast():
-            out = self.model(input_ids=ids, attention_mask=mask, position_ids=positions(mask), use_cache=False)
+            out = self._scorer(input_ids=ids, attention_mask=mask, position_ids=positions(mask), use_cache=False)
         values = out.logits[:, -batch["completion_ids"].size(1) - 1 : -1, 0]
         return values.to(torch.promote_types(values.dtype, torch.float32))
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from flwr_agent.rl.generate import Completion, Generator, Request
+
+SWITCH_S = 2e-4
+"""Seconds after which a thread lets go of the interpreter: the engine wants it at every token, some milliseconds apart,
+and Python's own 5 ms would let environments hold it up."""
 
 
 class Desk:
@@ -26,14 +31,22 @@ class Desk:
 
     async def serve(self) -> None:
         """Decode while anybody waits, until the desk is closed; raises what the engine raises."""
-        while not self._is_closed:
-            await self._news.wait()
-            self._news.clear()
-            while self._waiting and not self._is_closed:
-                for completion in await asyncio.to_thread(self._generator.collect):
-                    future = self._waiting.pop(completion.key)
-                    if not future.done():
-                        future.set_result(completion)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_S)
+        try:
+            while not self._is_closed:
+                await self._news.wait()
+                self._news.clear()
+                await self._decode()
+        finally:
+            sys.setswitchinterval(interval)
+
+    async def _decode(self) -> None:
+        while self._waiting and not self._is_closed:
+            for completion in await asyncio.to_thread(self._generator.collect):
+                future = self._waiting.pop(completion.key)
+                if not future.done():
+                    future.set_result(completion)
 
     def close(self) -> None:
         """Let `serve` return once the engine is through with what it is at."""

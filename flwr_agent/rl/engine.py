@@ -5,6 +5,7 @@ Weights are taken over whole at every load, so no answer ever comes from those o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -39,6 +40,8 @@ class Engine:
     def __init__(self, backend: Backend):
         self.backend = backend
         self.is_awake = False
+        self.switching_s = 0.0
+        """Seconds spent in `load` and `sleep` so far."""
         self._open: set[int] = set()
 
     @contextmanager
@@ -60,7 +63,8 @@ class Engine:
             WorkerError: it is awake.
         """
         self._expect("load", is_awake=False)
-        self.backend.load(weights)
+        with self._timed():
+            self.backend.load(weights)
         self.is_awake = True
 
     def submit(self, request: Request) -> None:
@@ -96,13 +100,31 @@ class Engine:
         self._expect("sleep", is_awake=True)
         if self._open:
             raise WorkerError(f"the engine cannot sleep while {len(self._open)} requests are open")
-        self.backend.sleep()
+        with self._timed():
+            self.backend.sleep()
         self.is_awake = False
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.switching_s += time.perf_counter() - start
 
     def _expect(self, what: str, *, is_awake: bool) -> None:
         if self.is_awake is not is_awake:
             state = "awake" if self.is_awake else "asleep"
             raise WorkerError(f"{what} is illegal while the engine is {state}; the order is load, answer, sleep")
+
+
+class Replica(TransformersGenerator):
+    """Answers from a model of its own, which takes over the trainer's weights at every load."""
+
+    @torch.no_grad()
+    def load(self, weights: Weights) -> None:
+        """Copy exactly these weights."""
+        own = dict(self.model.named_parameters())
+        for name, value in weights:
+            own[name].copy_(value)
 
 
 def to_engine(config: RunConfig, model: PreTrainedModel, chat: Chat, source: str) -> Engine:
@@ -119,11 +141,12 @@ def to_engine(config: RunConfig, model: PreTrainedModel, chat: Chat, source: str
     """
     eos_ids = sorted(chat.eos_ids)
     if config.rollout.engine == "transformers":
-        return Engine(TransformersGenerator(model, eos_ids=eos_ids, pad_id=chat.pad_id))
+        kind = Replica if config.trainer.deepspeed.startswith("zero3") else TransformersGenerator
+        return Engine(kind(model, eos_ids=eos_ids, pad_id=chat.pad_id))
     if config.rollout.server_url != "none":
         from flwr_agent.rl.vllm_server import ServedVLLM
 
         return Engine(ServedVLLM(config, eos_ids=eos_ids))
     from flwr_agent.rl.vllm_colocated import ColocatedVLLM
 
-    return Engine(ColocatedVLLM(config, source, eos_ids=eos_ids))
+    return Engine(ColocatedVLLM(config, source, model, eos_ids=eos_ids))

@@ -264,7 +264,9 @@ def _supernode(client_id: int, total: int, port: int, own_port: int) -> list[str
 
 
 def _tool(name: str, *arguments: str) -> list[str]:
-    return [str(Path(sys.executable).with_name(name)), *arguments]
+    """A command of the interpreter's environment, or of the path where packages lie elsewhere."""
+    beside = Path(sys.executable).with_name(name)
+    return [str(beside) if beside.exists() else shutil.which(name) or name, *arguments]
 
 
 def _wait_until_healthy(process: subprocess.Popen[bytes], port: int, log: Path, timeout_s: float = 60.0) -> None:

@@ -16,19 +16,18 @@ from flwr_agent.arrays import ACTOR, CRITIC, distance, part, prefixed
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
-from flwr_agent.rl import critic, moments
-from flwr_agent.rl.chat import Chat
+from flwr_agent.rl import critic, moments, spawn
 from flwr_agent.rl.engine import to_engine
 from flwr_agent.rl.episode import Episode, Group
 from flwr_agent.rl.generate import GREEDY
 from flwr_agent.rl.keep import best_and_worst
 from flwr_agent.rl.lora import client_rank, cut
-from flwr_agent.rl.model import identity, load_base, load_policy, load_tokenizer, locate
+from flwr_agent.rl.model import identity, load_policy, locate
 from flwr_agent.rl.rollout import Attempt, Rollout
 from flwr_agent.rl.samples import to_samples
 from flwr_agent.rl.stats import play_stats, rollout_stats
 from flwr_agent.rl.trainer import Trainer
-from flwr_agent.rl.weights import load_weights, to_arrays, whole
+from flwr_agent.rl.weights import to_arrays, to_numpy
 from flwr_agent.seeds import client_seed, pick, row_seeds, seed_for
 from flwr_agent.world import to_adapter, to_shard, to_world
 
@@ -61,13 +60,15 @@ class Learner:
         torch.set_num_threads(config.worker.torch_threads)
         torch.use_deterministic_algorithms(mode=not torch.cuda.is_available())
         self.config = config
-        self.chat = Chat(load_tokenizer(config))
-        policy = load_policy(config)
-        self.base_digest = identity(policy)
-        base = load_base(policy, config) if config.algorithm.kl_coef else None
-        self.trainer = Trainer(policy, base, self.chat, config)
-        self.engine = to_engine(config, self.trainer.model, self.chat, locate(config))
+        self._ranks = spawn.start_ranks(config)
+        self.trainer = Trainer.load(config)
+        self.chat, self.base_digest = self.trainer.chat, self.trainer.base_digest
+        self.engine = to_engine(config, self.trainer.acting, self.chat, locate(config))
         self._adapters: dict[str, EnvAdapter] = {}
+
+    def close(self) -> None:
+        """End the other ranks; nothing is asked of this learner any more."""
+        spawn.end_ranks(self._ranks)
 
     def train(self, request: TrainRequest) -> TrainReply:
         """One client-round: load, then E times roll out and update.
@@ -76,6 +77,8 @@ class Learner:
             ProtocolError: the weights do not fit, or this host's base model is not the server's.
         """
         config, clock = request.config, _Clock()
+        engine, seam = self.engine, self.trainer.seam
+        switching_s, scoring_s = engine.switching_s, seam.scoring_s
         needs_base = config.algorithm.kl_coef and config.algorithm.kl_anchor == "base"
         if (needs_base or config.model.lora.rank) and request.base_digest != self.base_digest:
             raise ProtocolError(
@@ -101,12 +104,16 @@ class Learner:
             episodes = [episode for group in groups for episode in group.episodes]
             steps.append(stats | self._stats(episodes) | rollout_stats(groups, samples, config))
             num_examples += len(samples)
+        clock.split("rollout", "sync", engine.switching_s - switching_s)
+        clock.split("update", "logprobs", seam.scoring_s - scoring_s)
+        with clock("export"):
+            arrays = self._arrays()
         metrics = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
-        metrics["update_norm"] = distance(before, self.trainer.weights())
+        metrics["update_norm"] = distance(before, part(arrays, ACTOR))
         return TrainReply(
             round=request.round,
             client_id=request.client_id,
-            arrays=self._arrays(),
+            arrays=arrays,
             num_examples=num_examples,
             metrics=metrics | clock.seconds(),
         )
@@ -114,7 +121,7 @@ class Learner:
     def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
         """Play the first `evaluation.tasks` held-out tasks, sampled and greedy, in the standard world."""
         config = request.config.evaluation
-        load_weights(self.trainer.model, part(request.arrays, ACTOR))
+        self.trainer.take(part(request.arrays, ACTOR))
         adapter = self._adapter(request.config, None)
         tasks = adapter.tasks("val")[: config.tasks]
         modes = {"sampled": config.temperature} | ({"greedy": GREEDY} if config.greedy else {})
@@ -158,7 +165,7 @@ class Learner:
 
     def _arrays(self) -> Arrays:
         trainer = self.trainer
-        values = prefixed(CRITIC, to_arrays(trainer.critic.model)) if trainer.critic else {}
+        values = prefixed(CRITIC, to_numpy(trainer.values("critic"))) if trainer.critic else {}
         is_kept = self.config.trainer.optimizer_reset == "never"
         return prefixed(ACTOR, trainer.weights()) | values | (moments.to_arrays(trainer) if is_kept else {})
 
@@ -189,7 +196,7 @@ class Learner:
 
     def _played(self, adapter: EnvAdapter, attempts: Sequence[Attempt]) -> list[Episode]:
         """Episodes by the policy as it is now."""
-        with self.engine.awake(whole(self.trainer.model)) as engine:
+        with self.engine.awake(self.trainer.whole()) as engine:
             return Rollout(adapter, engine, self.chat, self.config.rollout).play(attempts)
 
     def _adapter(self, config: RunConfig, shard: Shard | None) -> EnvAdapter:
@@ -204,6 +211,7 @@ class _Clock:
     """Seconds by stage of one request."""
 
     def __init__(self) -> None:
+        self._start = time.perf_counter()
         self._spent: dict[str, float] = defaultdict(float)
 
     @contextmanager
@@ -212,9 +220,15 @@ class _Clock:
         yield
         self._spent[stage] += time.perf_counter() - start
 
+    def split(self, stage: str, part: str, seconds: float) -> None:
+        """Count `seconds` of a stage as those of a part of it."""
+        self._spent[stage] -= seconds
+        self._spent[part] += seconds
+
     def seconds(self) -> dict[str, float]:
-        """`time/<stage>` -> seconds."""
-        return {f"time/{stage}": spent for stage, spent in self._spent.items()}
+        """`time/<stage>` -> seconds; `idle` is what is in none."""
+        idle = time.perf_counter() - self._start - sum(self._spent.values())
+        return {f"time/{stage}": spent for stage, spent in (self._spent | {"idle": idle}).items()}
 
 
 def _split(episodes: Sequence[Episode], size: int) -> list[list[Episode]]:

@@ -8,10 +8,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
 from flwr_agent.rl.batch import Batch
+
+if TYPE_CHECKING:
+    from flwr_agent.rl.ranks import Ranks
 
 EPSILON = 1e-8
 """Variance below which returns are all alike."""
@@ -92,6 +96,7 @@ class Stats:
     def __init__(self) -> None:
         self._tokens: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._steps: dict[str, list[float]] = defaultdict(list)
+        self._losses: dict[str, list[float]] = defaultdict(list)
         self._padding = 0.0
 
     def add_padding(self, batch: Batch) -> None:
@@ -110,6 +115,22 @@ class Stats:
         """Take in what one optimizer step measured."""
         for name, value in values.items():
             self._steps[name].append(value)
+
+    def add_losses(self, values: Mapping[str, float]) -> None:
+        """Take in this rank's part of the losses of one optimizer step."""
+        for name, value in values.items():
+            self._losses[name].append(value)
+
+    def merge(self, ranks: Ranks) -> None:
+        """Take in what the other ranks measured."""
+        sums = [total for name in sorted(self._tokens) for total in self._tokens[name]]
+        losses = [value for name in sorted(self._losses) for value in self._losses[name]]
+        self._padding, *rest = ranks.total([self._padding, *sums, *losses])
+        merged = iter(rest)
+        for name in sorted(self._tokens):
+            self._tokens[name] = [next(merged), next(merged)]
+        for name in sorted(self._losses):
+            self._steps[name] = [next(merged) for _ in self._losses[name]]
 
     def policy(self) -> dict[str, float]:
         """The policy's means and the number of optimizer steps; the same names whatever happened.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
 from peft import PeftModel
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -17,6 +17,7 @@ from transformers import (
 )
 from transformers.utils.logging import disable_progress_bar
 
+from envs import named
 from flwr_agent.arrays import digest
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
@@ -24,8 +25,6 @@ from flwr_agent.policy import GGUF, SMOLLM2, TINY, check_model, gguf_file
 from flwr_agent.rl.lora import Unadapted, adapt
 
 disable_progress_bar()
-UNREADABLE = (OSError, ValueError, RuntimeError, SafetensorError, KeyError, TypeError, AttributeError, ImportError)
-"""What transformers raises when the files of a model are not what it expects."""
 
 
 def load_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
@@ -36,13 +35,15 @@ def load_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
         DataError: a JSON file of the model is malformed.
     """
     path, source = config.model.path, locate(config)
-    try:
+    with _loading("tokenizer", path):
         tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left", truncation_side="left")
-    except UNREADABLE as error:
-        raise _not_loaded("tokenizer", path, error) from error
-    if not tokenizer.chat_template:
-        fix = "its tokenizer has no chat template; use an instruct model or add chat_template.jinja"
-        raise ConfigError("model.path", path, fix)
+        if not tokenizer.chat_template:
+            fix = "its tokenizer has no chat template; use an instruct model or add chat_template.jinja"
+            raise ConfigError("model.path", path, fix)
+        if not tokenizer.apply_chat_template(
+            [{"role": "user", "content": "a"}], add_generation_prompt=True, tokenize=False
+        ):
+            raise ConfigError("model.path", path, "its chat template writes nothing; use an instruct model")
     return tokenizer
 
 
@@ -53,11 +54,9 @@ def load_config(config: RunConfig) -> PreTrainedConfig:
         ConfigError: no such model.
         DataError: a JSON file of the model is malformed.
     """
-    path, source = config.model.path, locate(config)
-    try:
+    source = locate(config)
+    with _loading("configuration", config.model.path):
         return AutoConfig.from_pretrained(source)
-    except UNREADABLE as error:
-        raise _not_loaded("configuration", path, error) from error
 
 
 def load_policy(config: RunConfig) -> PreTrainedModel | PeftModel:
@@ -85,17 +84,21 @@ def load_model(config: RunConfig, *, dtype: torch.dtype) -> PreTrainedModel:
         DataError: a JSON file of the model is malformed.
     """
     path, source, attention = config.model.path, locate(config), config.model.attention
-    try:
-        model, found = AutoModelForCausalLM.from_pretrained(
-            source, dtype=dtype, attn_implementation=attention, output_loading_info=True
-        )
-    except UNREADABLE as error:
-        if attention in str(error) or "attention" in str(error):
-            raise ConfigError("model.attention", attention, f"{_first_line(error)}; use sdpa or eager") from error
-        raise _not_loaded("causal LM", path, error) from error
+    with _loading("causal LM", path):
+        try:
+            model, found = AutoModelForCausalLM.from_pretrained(
+                source, dtype=dtype, attn_implementation=attention, output_loading_info=True
+            )
+        except (ImportError, ValueError) as error:
+            if attention.split("_")[0] not in str(error):
+                raise
+            fix = f"{named.cause(error)}; use sdpa or eager"
+            raise ConfigError("model.attention", attention, fix) from error
     if missing := sorted(found["missing_keys"]):
         fix = f"its files lack {len(missing)} weights of {type(model).__name__}, first {missing[0]!r}; use a causal LM"
         raise ConfigError("model.path", path, fix)
+    if not all(p.is_floating_point() for p in model.parameters()):
+        raise ConfigError("model.path", path, "a weight of it holds integers; give a model that is not quantised")
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -134,10 +137,7 @@ def locate(config: RunConfig) -> str:
     return str(folder) if folder.is_dir() else path
 
 
-def _not_loaded(what: str, path: str, error: Exception) -> ConfigError:
-    fix = f"no {what} could be loaded ({_first_line(error)}); give a folder or Hugging Face id of an instruct model"
-    return ConfigError("model.path", path, fix)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+def _loading(what: str, path: str) -> AbstractContextManager[None]:
+    """Whatever the files of a model make transformers raise is one line about `model.path`."""
+    act = f"no {what} could be loaded; give a folder or Hugging Face id of an instruct model"
+    return named.blamed("model.path", path, act)

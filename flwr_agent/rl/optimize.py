@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import torch
+
+from flwr_agent.rl import weights
 
 
 class Optimization:
@@ -29,15 +32,27 @@ class Optimization:
         it lies.
         """
         self.optimizer.zero_grad()
-        if reset:
-            for state in self.optimizer.state.values():
-                for value in state.values():
-                    value.zero_()
+        if not self.optimizer.state:
+            self._allocate()
+        elif reset:
+            self._reset()
         self._mu, self._anchor = prox_mu, []  # the last round's is gone before this one's is made
         self._anchor = [p.detach().clone() for p in self._parameters] if prox_mu else []
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """Add the gradient of `loss` to what the next step takes."""
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copy trained values into the model in place.
+
+        Raises:
+            ProtocolError: if names or shapes are not the model's.
+        """
+        weights.load_weights(self.model, arrays)
+
+    def values(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The trained values by name."""
+        yield from ((name, p.detach()) for name, p in weights.trained(self.model).items())
+
+    def backward(self, loss: torch.Tensor, *, is_last: bool) -> None:  # noqa: ARG002 (a distributed engine has to know)
+        """Add the gradient of `loss` to what the next step takes; `is_last` before that step."""
         self._differentiate(loss)
 
     def step(self) -> dict[str, float]:
@@ -50,6 +65,24 @@ class Optimization:
         self.optimizer.zero_grad()
         applied = min(float(total), self.max_grad_norm or float(total))
         return {"grad_norm": float(norm), "prox_norm": prox, "grad_norm_applied": applied}
+
+    def _allocate(self) -> None:
+        """Make the optimizer's state, all zero, before the first update, so that memory does not grow there."""
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        for group in self.optimizer.param_groups:
+            group["lr"] = 0.0
+        for p in self._parameters:
+            p.grad = torch.zeros_like(p)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self._reset()
+
+    def _reset(self) -> None:
+        for state in self.optimizer.state.values():
+            for value in state.values():
+                value.zero_()
 
     def _norm(self) -> torch.Tensor:
         return torch.nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])

@@ -112,7 +112,8 @@ class Rollout:
     async def _alone(self, key: int, one: _Live, desk: Desk) -> None:
         await self._start(one)
         for _ in range(self.config.max_turns):
-            if one.episode.stop is not StopReason.MAX_TURNS or not self._prompted([one]):
+            # Tokenising takes milliseconds without the interpreter's lock; in threads, others' prompts go on.
+            if one.episode.stop is not StopReason.MAX_TURNS or not await asyncio.to_thread(self._prompted, [one]):
                 break
             await self._act(one, await desk.answer(self._request(key, one)))
 

@@ -13,7 +13,7 @@ from flwr_agent.rl.episode import StopReason
 from flwr_agent.rl.generate import TransformersGenerator
 from flwr_agent.rl.model import load_policy, load_tokenizer
 from flwr_agent.rl.rollout import Attempt, Rollout
-from flwr_agent.rl.trainer import load_weights
+from flwr_agent.rl.weights import load_weights
 from flwr_agent.seeds import seed_for
 
 

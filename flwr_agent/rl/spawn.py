@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from filelock import FileLock
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, WorkerError
 from flwr_agent.paths import ROOT
-from flwr_agent.rl.launch import end_of
+from flwr_agent.rl.launch import end_of, free_ports, visible_gpus
 
 GRACE_S = 10.0
 """Seconds between asking a worker to end and ending it."""
@@ -90,6 +91,39 @@ def end_worker(address: str) -> None:
         file.unlink(missing_ok=True)
 
 
+def start_ranks(config: RunConfig) -> list[subprocess.Popen[bytes]]:
+    """Make this process rank 0 of a client's training group and start the others, one per GPU in order; none without DeepSpeed.
+
+    They end with this process, or by `end_ranks`.
+    """
+    trainer = config.trainer
+    if trainer.deepspeed == "none":
+        return []
+    [port] = free_ports(1)
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(config.worker.torch_threads)}
+    group |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(trainer.ranks))
+    group |= {} if visible_gpus() else {"DS_ACCELERATOR": "cpu"}
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    others = []
+    for rank in range(1, trainer.ranks):
+        env = dict(os.environ) | group | {"PYTHONPATH": path, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        process = subprocess.Popen([sys.executable, "-m", "flwr_agent.rl.ranks"], stdin=subprocess.PIPE, env=env)
+        if process.stdin:
+            process.stdin.write(json.dumps(config.flat()).encode() + b"\n")
+            process.stdin.flush()
+        others.append(process)
+    os.environ.update(group | {"RANK": "0", "LOCAL_RANK": "0"})
+    return others
+
+
+def end_ranks(others: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End the other processes of a group."""
+    for process in others:
+        if process.stdin:
+            process.stdin.close()
+        process.wait()
+
+
 def needed(config: RunConfig) -> list[str]:
     """Packages that a worker of this run imports."""
     rollout = config.rollout
@@ -97,6 +131,8 @@ def needed(config: RunConfig) -> list[str]:
         "torch",
         "transformers",
         "trl",
+        *(["peft"] if config.model.lora.rank else []),
+        *(["deepspeed"] if config.trainer.deepspeed != "none" else []),
         *(["vllm"] if (rollout.engine, rollout.server_url) == ("vllm", "none") else []),
     ]
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from filelock import FileLock
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from envs.base import EnvAdapter
@@ -182,7 +182,7 @@ def to_model(vocab_size: int, recipe: Recipe) -> LlamaForCausalLM:
     return model
 
 
-def imitate(model: LlamaForCausalLM, chat: Chat, demos: Sequence[Demo], recipe: Recipe) -> None:
+def imitate(model: PreTrainedModel, chat: Chat, demos: Sequence[Demo], recipe: Recipe) -> None:
     """Minimise the cross-entropy of the demonstrations for `num_steps` batches."""
     prompts = chat.prompts([demo.prompt for demo in demos])
     answers = [
@@ -225,14 +225,14 @@ def like_length_batches(lengths: Sequence[int], recipe: Recipe) -> Iterator[list
 
 
 def _loss(
-    model: LlamaForCausalLM, prompts: list[list[int]], answers: list[list[int]], pad_id: int, prompt_weight: float
+    model: PreTrainedModel, prompts: list[list[int]], answers: list[list[int]], pad_id: int, prompt_weight: float
 ) -> torch.Tensor:
     """Mean cross-entropy of the answers' tokens, plus `prompt_weight` times that of the prompts'."""
-    ids, mask = left_pad([p + a for p, a in zip(prompts, answers, strict=True)], pad_id)
+    ids, mask = left_pad([p + a for p, a in zip(prompts, answers, strict=True)], pad_id, model.device)
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     logits = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).logits[:, :-1]
     losses_BT = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-    lengths_B1 = torch.tensor([[len(a)] for a in answers])
-    is_answer_BT = torch.arange(losses_BT.size(1), 0, -1) <= lengths_B1
+    lengths_B1 = torch.tensor([[len(a)] for a in answers], device=ids.device)
+    is_answer_BT = torch.arange(losses_BT.size(1), 0, -1, device=ids.device) <= lengths_B1
     is_prompt_BT = (mask[:, :-1] == 1) & ~is_answer_BT
     return losses_BT[is_answer_BT].mean() + prompt_weight * losses_BT[is_prompt_BT].mean()

@@ -8,6 +8,8 @@ bounded in pyproject.toml and `tests/rl/test_trl_seam.py` fails if these seams d
 from __future__ import annotations
 
 import tempfile
+import time
+from typing import TYPE_CHECKING
 
 import torch
 from datasets import Dataset
@@ -19,6 +21,10 @@ from flwr_agent.config import RunConfig
 from flwr_agent.rl.batch import Batch, is_own, positions
 from flwr_agent.rl.losses import importance
 from flwr_agent.rl.model import compute_dtype
+from flwr_agent.rl.optimize import Optimization
+
+if TYPE_CHECKING:
+    from flwr_agent.rl.zero import ZeroOptimization
 
 _PER_TOKEN = ("advantages", "sampler_per_token_logps", "old_per_token_logps", "ref_per_token_logps")
 
@@ -35,12 +41,24 @@ class Seam(GRPOTrainer):
             train_dataset=Dataset.from_dict({"prompt": ["."]}),
             processing_class=tokenizer,
         )
+        self._max_grad_norm = config.trainer.max_grad_norm
         self.beta = config.algorithm.kl_coef
         self.objective = config.algorithm
         self.current_gradient_accumulation_steps = 1
         self._prepare_for_training(1, None, None)
+        self.scoring_s = 0.0
+        """Seconds spent in `score` so far."""
         self.scored: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
         self._batch: Batch = {}
+
+    def optimization(self) -> Optimization | ZeroOptimization:
+        """The gradient steps of the policy, on one device or behind a DeepSpeed engine."""
+        if self.is_deepspeed_enabled:
+            from flwr_agent.rl.zero import ZeroOptimization
+
+            return ZeroOptimization(self.model_wrapped, max_grad_norm=self._max_grad_norm)
+        backward = self.accelerator.backward
+        return Optimization(self.model, self.optimizer, max_grad_norm=self._max_grad_norm, differentiate=backward)
 
     def freeze(self, base: PreTrainedModel) -> None:
         """Make `base` the fixed reference of the KL term, scored by the same path as the policy."""
@@ -68,9 +86,14 @@ class Seam(GRPOTrainer):
     @torch.no_grad()
     def score(self, model: PreTrainedModel, batch: Batch) -> torch.Tensor:
         """Log-probabilities `[B, T]` of the completion under `model` (at the training temperature)."""
+        start = time.perf_counter()
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
         mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-        return self._scores(model, ids, mask, batch["completion_ids"].size(1))[0]
+        scored = self._scores(model, ids, mask, batch["completion_ids"].size(1))[0]
+        if scored.is_cuda:
+            torch.cuda.synchronize()
+        self.scoring_s += time.perf_counter() - start
+        return scored
 
     def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, **_):
         self.scored = self._scores(model, input_ids, attention_mask, logits_to_keep)
@@ -113,7 +136,7 @@ def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
         report_to="none",
         disable_tqdm=True,
         log_level="error",
-        gradient_checkpointing=not use_cpu,
+        gradient_checkpointing=trainer.gradient_checkpointing,
         pad_to_multiple_of=None,
         disable_dropout=True,
         seed=0,
@@ -135,4 +158,14 @@ def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
         delta=algorithm.dual_clip or None,
         use_bias_correction_kl=False,
         max_completion_length=config.rollout.max_new_tokens,
+        deepspeed=_deepspeed(config),
     )
+
+
+def _deepspeed(config: RunConfig) -> str | None:
+    """The file that `trainer.deepspeed` names; read through the module that prepares DeepSpeed for this machine."""
+    if config.trainer.deepspeed == "none":
+        return None
+    from flwr_agent.rl.zero import settings_file
+
+    return str(settings_file(config))

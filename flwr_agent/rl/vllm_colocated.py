@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import WorkerError
+from flwr_agent.errors import ConfigError, WorkerError
 from flwr_agent.rl import spawn
 from flwr_agent.rl.engine import Weights
 from flwr_agent.rl.generate import Completion, Request
@@ -19,20 +19,28 @@ if TYPE_CHECKING:
     from vllm import LLM, SamplingParams
 
 
+_RESERVED = 2**30
+"""Bytes for activations and CUDA graphs."""
+
+
 class ColocatedVLLM:
     """Continuous batching: what is submitted while others are decoded joins them at the next token.
 
     Args:
         config: the run.
         source: folder or id of the policy; its weights are replaced at every load.
+        model: the trainer's, for its size.
         eos_ids: tokens that end an answer.
+
+    Raises:
+        ConfigError: the share of the GPU is too small for this model.
     """
 
-    def __init__(self, config: RunConfig, source: str, *, eos_ids: Sequence[int]):
+    def __init__(self, config: RunConfig, source: str, model: torch.nn.Module, *, eos_ids: Sequence[int]):
         self._eos_ids = list(eos_ids)
         self._queue: deque[Request] = deque()
         with spawn.engine_start():
-            self.llm = _start(config, source)
+            self.llm = _start(config, source, _memory(config, model))
         self._engine = self.llm.llm_engine
         self.llm.sleep(level=2)
 
@@ -40,6 +48,8 @@ class ColocatedVLLM:
         """Wake up with exactly these weights and an empty prefix cache."""
         from flwr_agent.rl.vllm_weights import load_into
 
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()  # what training left there is not the engine's to use
         self.llm.wake_up(tags=["weights"])
         load_into(self._engine.model_executor.driver_worker, weights)
         self.llm.wake_up(tags=["kv_cache"])
@@ -101,10 +111,25 @@ def to_completion(output: Any) -> Completion:
     return Completion(int(output.request_id), ids, logprobs)
 
 
-def _start(config: RunConfig, source: str) -> LLM:
+def _memory(config: RunConfig, model: torch.nn.Module) -> dict[str, Any]:
+    """What the engine may take of the GPU.
+
+    Its cache is given in bytes, since vLLM would otherwise measure what is free, which neighbours on a shared GPU change.
+    """
+    if not torch.cuda.is_available():
+        return {}
+    share = config.rollout.gpu_memory * min(config.worker.gpus, 1.0)
+    size = torch.finfo(compute_dtype(config)).bits // 8 * sum(p.numel() for p in model.parameters())
+    cache = int(share * torch.cuda.mem_get_info()[1]) - size - _RESERVED
+    if cache < _RESERVED:
+        fix = f"leaves vLLM no cache beside a model of {size / 2**30:.1f} GiB; raise it, or worker.gpus"
+        raise ConfigError("rollout.gpu_memory", config.rollout.gpu_memory, fix)
+    return {"gpu_memory_utilization": share, "kv_cache_memory_bytes": cache, "enable_sleep_mode": True}
+
+
+def _start(config: RunConfig, source: str, memory: dict[str, Any]) -> LLM:
     from vllm import LLM
 
-    rollout = config.rollout
     return LLM(
         source,
         skip_tokenizer_init=True,
@@ -112,9 +137,8 @@ def _start(config: RunConfig, source: str) -> LLM:
         dtype=str(compute_dtype(config)).removeprefix("torch."),
         max_model_len=context_length(config),
         logprobs_mode="processed_logprobs",
-        gpu_memory_utilization=rollout.gpu_memory * min(config.worker.gpus, 1.0),
-        enable_sleep_mode=torch.cuda.is_available(),
-        enforce_eager=rollout.eager,
+        enforce_eager=config.rollout.eager,
         disable_log_stats=True,
         seed=0,
+        **memory,
     )

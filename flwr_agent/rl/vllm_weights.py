@@ -21,12 +21,12 @@ def load_into(worker: Any, weights: Weights) -> None:
 
     runner = worker.model_runner
     if not current_platform.is_cpu():
-        runner.model.load_weights(weights)
+        runner.get_model().load_weights(weights)
         return
     runner.reload_weights(weights_iterator=list(weights), is_checkpoint_format=True)
     from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 
-    for module in runner.model.modules():
+    for module in runner.get_model().modules():
         if isinstance(module, ParallelLMHead):
             module.quant_method.process_weights_after_loading(module)
 

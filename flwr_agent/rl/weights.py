@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -26,7 +26,12 @@ def trained(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
 
 def to_arrays(model: torch.nn.Module) -> dict[str, np.ndarray]:
     """The trained values by name, fp32 (copies)."""
-    return {name: p.detach().float().cpu().numpy().copy() for name, p in trained(model).items()}
+    return to_numpy(trained(model).items())
+
+
+def to_numpy(values: Iterable[tuple[str, torch.Tensor]]) -> dict[str, np.ndarray]:
+    """Tensors as fp32 arrays (copies)."""
+    return {name: value.detach().float().cpu().numpy().copy() for name, value in values}
 
 
 def load_weights(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
@@ -47,7 +52,7 @@ def copy_into(own: Mapping[str, torch.Tensor], arrays: Mapping[str, np.ndarray])
     """
     check_fit({name: tuple(p.shape) for name, p in own.items()}, arrays)
     for name, p in own.items():
-        p.copy_(torch.tensor(arrays[name]))
+        p.copy_(torch.from_numpy(np.require(arrays[name], requirements="W")))
 
 
 def check_fit(shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray]) -> None:

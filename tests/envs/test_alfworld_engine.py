@@ -13,7 +13,7 @@ from envs.minihouse.world import generate
 from flwr_agent.errors import DataError
 from tests.envs.alfworld_games import crowded, modern, old_vocabulary
 
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
 pytest.importorskip("textworld", reason="needs the extra alfworld")
 
 from envs.alfworld.engine import open_engine  # noqa: E402

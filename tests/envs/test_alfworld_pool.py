@@ -14,7 +14,7 @@ from envs.registry import create
 from flwr_agent.errors import DataError, EnvError
 from tests.envs.alfworld_games import crowded, modern, old_vocabulary, write
 
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
 pytest.importorskip("textworld", reason="needs the extra alfworld")
 
 from envs.alfworld.pool import Pool  # noqa: E402

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from policies import random_rows
 
-from flwr_agent.rl.batch import chunks, minibatches, right_pad, to_batch
+from flwr_agent.rl.batch import by_length, chunks, minibatches, right_pad, to_batch
 
 TWELVE = random_rows(12)
 
@@ -30,12 +30,12 @@ def test_minibatches_leave_the_global_generator_alone():
 @given(st.permutations(range(12)), st.integers(1, 15))
 def test_chunks_hold_every_row_once_sorted_by_length_whatever_their_order(indices, size):
     rows = TWELVE
-    found = chunks(indices, rows, size)
+    found = chunks(by_length(indices, rows), size)
     lengths = [len(rows[i].prompt_ids) + len(rows[i].response_ids) for chunk in found for i in chunk]
     assert lengths == sorted(lengths)
     assert sorted(i for chunk in found for i in chunk) == list(range(12))
     assert max(map(len, found)) <= size
-    assert found == chunks(range(12), rows, size)
+    assert found == chunks(by_length(range(12), rows), size)
 
 
 def test_a_batch_is_padded_to_its_own_longest_rows():

@@ -5,14 +5,19 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from fakes import config
-from policies import save_policy
+from policies import random_rows, save_policy
 from safetensors.torch import load_file, save_file
 
 from flwr_agent.errors import AgentError, ConfigError
+from flwr_agent.policy import check_hub
+from flwr_agent.rl.batch import to_batch
 from flwr_agent.rl.model import load_policy, load_tokenizer
+from flwr_agent.rl.trainer import Trainer
+from flwr_agent.rl.weights import to_arrays
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +66,45 @@ def unknown_kind(folder: Path) -> None:
     edit(folder, model_type="nobody-knows")
 
 
+def foreign_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text('{"version": "1.0", "model": {"type": "nobody-knows"}}')
+
+
+def torn_template(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m['content'] }}")
+
+
+def empty_template(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{% if false %}x{% endif %}")
+
+
+def words_for_numbers(folder: Path) -> None:
+    edit(folder, hidden_size="wide")
+
+
+def no_heads(folder: Path) -> None:
+    edit(folder, num_attention_heads=0)
+
+
+def layers_of_nothing(folder: Path) -> None:
+    edit(folder, num_hidden_layers=None)
+
+
+def no_safetensors(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"\xff" * 200)
+
+
+def lost_shard(folder: Path) -> None:
+    index = {"metadata": {}, "weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}
+    (folder / "model.safetensors").rename(folder / "model-00002-of-00002.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def whole_numbers(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: value.to(torch.int8) for name, value in weights.items()}, folder / "model.safetensors")
+
+
 def edit(folder: Path, **values: object) -> None:
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
@@ -78,6 +122,15 @@ def edit(folder: Path, **values: object) -> None:
         (another_kind, load_policy, "weights of BertLMHeadModel"),
         (another_size, load_policy, "no causal LM could be loaded"),
         (unknown_kind, load_policy, "no causal LM could be loaded"),
+        (foreign_tokenizer, load_tokenizer, "no tokenizer could be loaded"),
+        (torn_template, load_tokenizer, "no tokenizer could be loaded"),
+        (empty_template, load_tokenizer, "writes nothing"),
+        (words_for_numbers, load_policy, "no causal LM could be loaded"),
+        (no_heads, load_policy, "no causal LM could be loaded"),
+        (layers_of_nothing, load_policy, "no causal LM could be loaded"),
+        (no_safetensors, load_policy, "no causal LM could be loaded"),
+        (lost_shard, load_policy, "no causal LM could be loaded"),
+        (whole_numbers, load_policy, "holds integers"),
     ],
 )
 def test_a_folder_that_lacks_something_is_refused(
@@ -111,3 +164,52 @@ def test_a_policy_is_whole_fp32_and_padded_at_the_left(whole: Path, monkeypatch:
     assert all(torch.equal(p.cpu(), saved[name]) for name, p in model.named_parameters())
     tokenizer = load_tokenizer(config(model__path="~/whole"))
     assert (tokenizer.padding_side, tokenizer.truncation_side) == ("left", "left")
+
+
+def test_an_attention_that_is_not_installed_is_named(whole: Path):
+    with pytest.raises(ConfigError, match="use sdpa or eager") as caught:
+        load_policy(config(model__path=str(whole), model__attention="flash_attention_2"))
+    assert caught.value.key == "model.attention"
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_any_attention_gives_the_same_scores(whole: Path, attention: str):
+    ids = torch.arange(4, 30)[None]
+    model = load_policy(config(model__path=str(whole), model__attention=attention))
+    expected = load_policy(config(model__path=str(whole)))
+    assert model.config._attn_implementation == attention
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits, expected(ids).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_an_id_that_no_hub_has_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for path in ("nobody/no-such-model", "no-such-model"):
+        with pytest.raises(ConfigError, match="check the id, or give a folder") as caught:
+            check_hub(path)
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_forwards_in_bfloat16_train_masters_in_fp32(whole: Path):
+    """Law 39: what a round boundary carries is fp32, so that a step below bfloat16's resolution is not lost."""
+    run = config(model__path=str(whole), env__name="tinyguess", model__compute_dtype="bfloat16", trainer__lr=1e-6)
+    trainer = Trainer.load(run)
+    first = to_arrays(trainer.model)
+    trainer.begin_round(first)
+    trainer.train(random_rows(6), seed=0)
+    moved = trainer.weights()
+    assert {values.dtype for values in moved.values()} == {np.dtype("f4")}
+    lost = [
+        torch.tensor(v).bfloat16() == torch.tensor(first[n]).bfloat16()
+        for n, v in moved.items()
+        if (v != first[n]).any()
+    ]
+    assert torch.cat([same.flatten() for same in lost]).float().mean() > 0.5
+    assert (
+        trainer.seam.score(trainer.model, to_batch(random_rows(2), pad_id=0, num_tokens=1, device="cpu")).dtype
+        == torch.float32
+    )
+    assert trainer.model(torch.arange(4, 9)[None]).logits.dtype == torch.float32
+    with trainer.seam.accelerator.autocast():
+        assert trainer.model(torch.arange(4, 9)[None]).logits.dtype == torch.bfloat16

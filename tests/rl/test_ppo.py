@@ -8,7 +8,8 @@ from policies import chat, distance, policy, rewarded, start
 
 from flwr_agent.rl.batch import minibatches, to_batch
 from flwr_agent.rl.losses import critic_weights
-from flwr_agent.rl.trainer import Trainer, to_arrays
+from flwr_agent.rl.trainer import Trainer
+from flwr_agent.rl.weights import to_arrays
 
 EXACT = 1e-6
 """Relative, in float64; advantages are stored in fp32."""

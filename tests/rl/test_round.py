@@ -10,7 +10,8 @@ from policies import chat, policy, random_rows, start
 
 from flwr_agent.errors import ProtocolError
 from flwr_agent.rl.batch import to_batch
-from flwr_agent.rl.trainer import Trainer, to_arrays
+from flwr_agent.rl.trainer import Trainer
+from flwr_agent.rl.weights import to_arrays
 
 ROWS = random_rows(12)
 KEYS = {"env__name": "tinyguess", "trainer__minibatch_rows": 2, "trainer__lr": 0.02, "trainer__weight_decay": 0.0}

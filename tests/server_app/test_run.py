@@ -82,6 +82,7 @@ def test_a_run_writes_its_config_its_ledger_its_checkpoints_and_its_summary(whol
     assert names == {
         "config.json",
         "ledger.jsonl",
+        "manifest.txt",
         "federated_summary.json",
         "round-00000",
         "round-00002",

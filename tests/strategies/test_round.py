@@ -114,14 +114,14 @@ def test_a_bad_reply_followed_by_a_good_one_of_the_same_client_is_made_good():
 
 
 def test_a_metric_that_is_not_finite_or_not_there_is_left_out_of_its_mean():
-    values = [{"loss": 1.0, "extra": 4.0}, {"loss": float("nan")}, {"loss": 3.0}, {}]
+    values = [{"loss": 1.0, "entropy": 4.0}, {"loss": float("nan")}, {"loss": 3.0}, {}]
 
     def measured(request):
         return replace(train(request), metrics=values[request.client_id])
 
     notes = Notes()
     play(client(measured), notes=notes)
-    assert notes.rounds[0].metrics == {"extra": 4.0, "loss": 2.0}
+    assert notes.rounds[0].metrics == {"entropy": 4.0, "loss": 2.0}
 
 
 def test_too_few_replies_stop_the_run_and_name_every_client():
