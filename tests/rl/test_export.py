@@ -94,7 +94,7 @@ def test_adapters_are_exported_merged_and_by_themselves(tmp_path):
 
 
 def test_a_critic_stands_beside_its_policy_and_starts_the_next_run(tmp_path):
-    _, arrays = run_of(tmp_path, algorithm__name="ppo")
+    _, arrays = run_of(tmp_path, algorithm__name="ppo", algorithm__group_size=1)
     export(tmp_path)
     loaded = AutoModelForTokenClassification.from_pretrained(tmp_path / "out" / "critic", dtype=torch.float32)
     kept = part(arrays, "critic/")
