@@ -1,5 +1,6 @@
 """What a broken format costs is a matter of training alone."""
 
+import pytest
 from fakes import config
 from policies import guessing
 
@@ -7,12 +8,17 @@ from flwr_agent.requests import EvaluateRequest
 from flwr_agent.rl.learner import Learner, initial_arrays
 
 
-def test_held_out_episodes_carry_no_penalty_for_a_broken_format(tmp_path):
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    return guessing(tmp_path_factory.mktemp("policy"))
+
+
+def test_a_penalty_moves_no_held_out_score(keys):
     scores = []
-    for penalty in (0.0, 5.0):
-        run = config(**guessing(tmp_path), algorithm__invalid_penalty=penalty)
-        request = EvaluateRequest(experiment="e", round=0, config=run, arrays=initial_arrays(run))
-        answer = Learner(run).evaluate(request)
+    for penalty in (0.1, 5.0):
+        run = config(**keys, algorithm__invalid_penalty=penalty)
+        learner, arrays = Learner(run), initial_arrays(run)
+        answer = learner.evaluate(EvaluateRequest(experiment="e", round=0, config=run, arrays=arrays))
         assert answer.metrics["valid_actions"] < 1
-        scores.append({name: value for name, value in answer.metrics.items() if not name.startswith("time/")})
+        scores.append((answer.outcomes, answer.metrics["task_score"], answer.metrics["success"]))
     assert scores[0] == scores[1]
