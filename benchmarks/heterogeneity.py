@@ -57,14 +57,16 @@ def _mix(panel: Axes, tasks: Sequence[Task], omega: float) -> None:
         below += heights
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set(title=f"preference, omega = {omega}: category mix", xlabel="client", ylim=(0, 1))
-    if omega < 0.5:  # noqa: PLR2004 (the first of two)
+    if omega < 0.5:
         panel.legend(ncols=5, fontsize=7, loc="lower center", framealpha=0.9)
 
 
 def _sizes(panel: Axes, tasks: Sequence[Task]) -> None:
     for size_std, color in ((256.0, COLORS[0]), (1.0, COLORS[4])):
         found = shards(tasks, "coverage", size_std=size_std, size_mean=500, size_max=1000)
-        panel.plot(sorted(len(one.task_ids) for one in found), "o-", ms=3, color=color, label=f"size_std = {size_std:g}")
+        panel.plot(
+            sorted(len(one.task_ids) for one in found), "o-", ms=3, color=color, label=f"size_std = {size_std:g}"
+        )
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set(title="coverage: tasks of a client, sorted", xlabel="client", ylim=(0, 1050))
     panel.legend(frameon=False, fontsize=8)
