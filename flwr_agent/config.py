@@ -195,6 +195,9 @@ def _build(cls: type, flat: Mapping[str, Scalar], prefix: str) -> Any:
 def _check_together(config: RunConfig) -> None:
     fed = config.federation
     _check_who(fed)
+    if not fed.total_clients and (config.partition.strategy != "site" or fed.mode != FEDERATED or fed.extra_clients):
+        fix = "only a federation of sites with their own tasks (partition.strategy=site) may leave their number open"
+        raise ConfigError("federation.total_clients", 0, fix)
     rows = config.trainer.tasks_per_step * fed.epochs_per_round
     if rows > MAX_EPOCH_ROWS:
         raise ConfigError(
@@ -227,10 +230,12 @@ def _check_together(config: RunConfig) -> None:
 def _check_who(fed: FederationConfig) -> None:
     if fed.local_client and fed.mode != LOCAL:
         raise ConfigError("federation.local_client", fed.local_client, "is the client of federation.mode=local alone")
-    if fed.local_client >= fed.total_clients:
+    if fed.total_clients and fed.local_client >= fed.total_clients:
         raise ConfigError(
             "federation.local_client", fed.local_client, f"clients are 0 to {fed.total_clients - 1}; choose one"
         )
+    if not fed.total_clients:
+        return
     if fed.clients_per_round > fed.total_clients:
         raise ConfigError(
             "federation.clients_per_round",

@@ -15,7 +15,7 @@ def settled(config: RunConfig) -> RunConfig:
     """The configuration with what `federation.mode` decides written out; settling twice changes nothing.
 
     A baseline is the same trainer with one client and nothing to average: `centralized` owns every training task and
-    one optimizer life, `local` is one client of the federation on its own. `federation.budget` says what is equal to
+    one optimizer life, `local` is one client of the federation on its own. Its weights travel as they are. `federation.budget` says what is equal to
     the federated run: the optimizer steps of one client, or the samples of all clients of a round.
 
     Example:
@@ -38,4 +38,5 @@ def _alone(config: RunConfig) -> RunConfig:
         )
     total = 1 if fed.mode == CENTRALIZED else fed.total_clients
     who = replace(fed, total_clients=total, clients_per_round=1, extra_clients=0, min_clients=1, weights="uniform")
-    return replace(config, federation=who, trainer=trainer, strategy=replace(config.strategy, prox_mu=0.0))
+    sent = replace(config.strategy, prox_mu=0.0, payload="value", compression="none", error_feedback=False)
+    return replace(config, federation=who, trainer=trainer, strategy=sent, privacy=type(config.privacy)())

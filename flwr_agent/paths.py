@@ -7,7 +7,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CONF = ROOT / "conf"
+IS_SOURCE = (ROOT / "pyproject.toml").is_file()
+"""Whether this is a checkout or a bundle, not a package that was installed."""
+CONF = ROOT / ("conf" if IS_SOURCE else "flwr_agent/conf")
 PACKAGES = ("flwr_agent", "strategies", "client_app", "server_app", "envs")
 
 
@@ -15,7 +17,8 @@ PACKAGES = ("flwr_agent", "strategies", "client_app", "server_app", "envs")
 def code_hash() -> str:
     """SHA-256 over every Python file of the app and every preset: server and clients must agree on it."""
     digest = hashlib.sha256()
-    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-    for path in sorted([*files, *CONF.rglob("*.yaml")], key=lambda p: p.relative_to(ROOT).as_posix()):
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    files = [(path, ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    files += [(path, CONF.parent) for path in CONF.rglob("*.yaml")]
+    for name, path in sorted((path.relative_to(base).as_posix(), path) for path, base in files):
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()

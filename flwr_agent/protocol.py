@@ -25,7 +25,7 @@ from flwr_agent.wire import PLAIN
 
 logger = logging.getLogger("flwr.agent")
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
-HELLO = "query.hello"
+HELLO, GOODBYE = "query.hello", "query.goodbye"
 PARTITION = "partition-id"
 PROX_MU = "proximal-mu"
 ANY, BOUND = "any", "partition"
@@ -70,6 +70,11 @@ def request_content(arrays: ArrayRecord, record: ConfigRecord) -> RecordDict:
 def client_of(content: RecordDict) -> int:
     """The client a request asks."""
     return _get(_record(content, CONFIG, ConfigRecord), _CLIENT, int)
+
+
+def names_client(content: RecordDict) -> bool:
+    """Whether a request is for one client rather than for any node."""
+    return _CLIENT in _record(content, CONFIG, ConfigRecord)
 
 
 def is_bound(content: RecordDict) -> bool:
@@ -199,7 +204,7 @@ def evaluate_reply(content: RecordDict, asked: RecordDict) -> EvaluateReply:
 
 
 def hello_content() -> RecordDict:
-    """Ask a node who it is."""
+    """Ask a node who it is, or tell it that the run is over."""
     return RecordDict({CONFIG: ConfigRecord({**_versions()})})
 
 

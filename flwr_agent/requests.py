@@ -85,3 +85,5 @@ class EvaluateReply:
     """Category of each task; empty where the environment names none."""
     episodes: tuple[Mapping[str, Any], ...] = ()
     """Best and worst episodes in words (`report.episodes`); they cross no wire."""
+    clients: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """Scores of each client, where every client played its own tasks."""

@@ -37,15 +37,21 @@ class FederationConfig:
         allowed=("steps", "samples"),
         objective=True,
     )
-    total_clients: int = knob(2, "clients in the federation", low=1, objective=True)
+    total_clients: int = knob(
+        2, "clients in the federation; 0: whoever is connected (partition.strategy=site)", low=0, objective=True
+    )
     clients_per_round: int = knob(2, "clients asked each round", low=1, objective=True)
     rounds: int = knob(8, "federated rounds", low=1)
     epochs_per_round: int = knob(5, "rollout-and-update steps of a client in one round", low=1, objective=True)
     min_clients: int = knob(1, "replies below which a round fails and the run stops", low=1)
     round_timeout_s: float = knob(3600.0, "seconds a round waits for replies", low=1)
+    connect_timeout_s: float = knob(120.0, "seconds a round waits for the nodes of its clients to connect", low=1)
     retries: int = knob(1, "times a client whose reply cannot be used is asked again within the round", low=0)
     extra_clients: int = knob(
         0, "clients asked beyond clients_per_round; the first clients_per_round usable replies count", low=0
+    )
+    faults: str = knob(
+        "none", "YAML schedule of killed clients, rehearsed in simulation and with --deployment (docs/deployment.md)"
     )
     weights: str = knob(
         "uniform",
@@ -352,7 +358,11 @@ class PartitionConfig:
 class EvaluationConfig:
     """Held-out success, on tasks no client trains on."""
 
-    where: str = knob("server", "who plays the held-out tasks", allowed=("server", "client", "off"))
+    where: str = knob(
+        "server",
+        "who plays the held-out tasks: the server, one client, or every site its own",
+        allowed=("server", "client", "sites", "off"),
+    )
     tasks: int = knob(256, "held-out tasks", low=1)
     temperature: float = knob(0.4, "sampling temperature of the sampled score", low=1e-3)
     greedy: bool = knob(True, "also score greedy decoding")

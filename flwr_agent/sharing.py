@@ -13,7 +13,7 @@ class StrategyConfig:
 
     name: str = knob(
         "fedavg",
-        "aggregation strategy: fedavg, fedprox, fedavgm, fedadagrad, fedadam, fedyogi, fedmedian, fedtrimmedavg, krum, "
+        "aggregation strategy: fedavg, fedprox, fedavg_late, fedavgm, fedadagrad, fedadam, fedyogi, fedmedian, fedtrimmedavg, krum, "
         "an entry point or module:Class",
         objective=True,
     )
@@ -29,6 +29,10 @@ class StrategyConfig:
     )
     tau: float = knob(
         1e-3, "fedadagrad, fedadam, fedyogi: size of an update from which steps are bounded", low=1e-12, objective=True
+    )
+    max_staleness: int = knob(2, "fedavg_late: rounds after which a late reply is dropped", low=1, objective=True)
+    staleness_power: float = knob(
+        0.5, "fedavg_late: a reply tau rounds late counts (1 + tau)^-power of its movement", low=0, objective=True
     )
     trim: float = knob(
         0.2, "fedtrimmedavg: share of the replies dropped at each end", low=1e-3, high=0.49, objective=True

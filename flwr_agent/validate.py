@@ -85,6 +85,8 @@ def check_world(config: RunConfig) -> None:
 
 
 def _check_world(config: RunConfig) -> None:
+    if config.partition.strategy == "site" and config.evaluation.where != "server":
+        return  # the tasks are on other machines
     adapter = to_adapter(config)
     if config.evaluation.where != "off" and config.evaluation.tasks > (held_out := len(adapter.tasks("val"))):
         raise ConfigError(

@@ -39,7 +39,8 @@ def to_shard(config: RunConfig, tasks: Sequence[Task], client_id: int) -> Shard:
     if config.federation.mode == CENTRALIZED:
         return Shard(client_id, tuple(task.id for task in tasks))
     strategy = config.partition.strategy
-    return partition.shard(tasks, client_id, config.federation.total_clients, strategy, **to_knobs(config))
+    num_clients = config.federation.total_clients or client_id + 1
+    return partition.shard(tasks, client_id, num_clients, strategy, **to_knobs(config))
 
 
 def to_knobs(config: RunConfig) -> dict[str, Any]:

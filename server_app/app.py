@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from functools import partial
+from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -11,13 +14,22 @@ from flwr.serverapp import Grid, ServerApp
 import strategies
 from flwr_agent import presets, validate
 from server_app.run import run
+from strategies.nodes import farewell
 
+logger = logging.getLogger("flwr.agent")
 app = ServerApp()
+INSTALLED = "runtime-envs"
+"""Folder of Flower's home for the packages it installs for a run, if it is not told not to."""
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run or resume what the run configuration says; what is wrong with it ends the run with one line."""
+    if any(INSTALLED in Path(entry).parts for entry in sys.path):
+        logger.warning(
+            "Flower has installed a second set of packages in front of yours; end its SuperLink and start it again with "
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 (docs/deployment.md), or use flwr-agent run"
+        )
     layers = presets.read(context.run_config)
     config = presets.build(layers)
     validate.check(config, layers.flat, load_strategy=strategies.load)
@@ -26,4 +38,7 @@ def main(grid: Grid, context: Context) -> None:
         validate.check_world(config)
     from flwr_agent.rl import worker
 
-    run(config, grid, initial_model=worker.initial_model, serve=partial(worker.call, node=f"server-{os.getpid()}"))
+    try:
+        run(config, grid, initial_model=worker.initial_model, serve=partial(worker.call, node=f"server-{os.getpid()}"))
+    finally:
+        farewell(grid)

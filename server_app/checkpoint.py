@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from flwr_agent import arrays as model
 from flwr_agent.config import KEYS, RunConfig
 from flwr_agent.errors import ResumeError
+from flwr_agent.hosts.launched import KEPT
 from flwr_agent.requests import Arrays
 
 VERSION = 2
@@ -168,7 +169,7 @@ def check_is_ours(folder: Path, config: RunConfig) -> None:
     Raises:
         ResumeError: names what is there.
     """
-    ignored = (ARCHIVE, STALE, LOCK, "config.json.tmp")
+    ignored = (ARCHIVE, STALE, LOCK, "config.json.tmp", *KEPT)
     found = sorted(path.name for path in folder.iterdir() if path.name not in ignored)
     if found and not _complete(folder) and not _has_just_begun(folder, config, found):
         raise ResumeError(
@@ -190,7 +191,7 @@ def _has_just_begun(folder: Path, config: RunConfig, found: list[str]) -> bool:
 
 def archive(folder: Path) -> None:
     """Move everything a run folder holds into a numbered folder under `_archive`."""
-    held_back = {ARCHIVE, LOCK}
+    held_back = {ARCHIVE, LOCK, *KEPT}
     if items := [item for item in folder.iterdir() if item.name not in held_back]:
         target = _numbered(folder / ARCHIVE, "run")
         target.mkdir(parents=True)

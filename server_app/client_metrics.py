@@ -15,10 +15,15 @@ PUBLISHED = {
     "task_score": "critic/score/mean",
     "success": "episode/success_rate",
     "entropy": "actor/entropy",
-    "kl_base": "actor/kl_loss",
+    "kl": "actor/kl_loss",
     "grad_norm": "actor/grad_norm",
     "clip_fraction": "actor/pg_clipfrac",
     "loss": "actor/pg_loss",
+    "critic/loss": "critic/vf_loss",
+    "critic/clip_fraction": "critic/vf_clipfrac",
+    "critic/explained_variance": "critic/vf_explained_var",
+    "critic/value": "critic/values/mean",
+    "critic/return": "critic/returns/mean",
 }
 """Our name -> the published one; the others keep theirs."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
@@ -16,6 +17,7 @@ from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import EvaluateReply, EvaluateRequest
 from server_app.ledger import Ledger
 from strategies.nodes import default_placement
+from strategies.stall import Stall
 from strategies.stream import pull, push
 
 logger = logging.getLogger("flwr.agent")
@@ -34,7 +36,7 @@ def on_server(config: RunConfig, experiment: str, serve: Callable[[EvaluateReque
     """Play in this process."""
 
     def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
-        values = from_record(_policy(arrays))
+        values = from_record(policy_of(arrays))
         return serve(EvaluateRequest(experiment=experiment, round=round_, config=config, arrays=values))
 
     return play
@@ -46,11 +48,11 @@ def on_client(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
     def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
         deadline = time.monotonic() + timeout_s
         placed = protocol.for_round(record, round_=round_, placement=default_placement(grid))
-        content = protocol.request_content(_policy(arrays), placed)
+        content = protocol.request_content(policy_of(arrays), placed)
         reasons = []
         for node in sorted(grid.get_node_ids()):
-            sent = push(grid, [Message(content, node, MessageType.EVALUATE, group_id=str(round_))])
-            for reply in pull(grid, sent, deadline):
+            message, stall = Message(content, node, MessageType.EVALUATE, group_id=str(round_)), Stall(grid)
+            for reply in pull(grid, push(grid, [message]), deadline, waiting=partial(_say_who, stall, message)):
                 if not reply.has_error():
                     return protocol.evaluate_reply(reply.content, content)
                 reasons.append(f"node {node}: {reply.error.reason}")
@@ -59,7 +61,11 @@ def on_client(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
     return play
 
 
-def _policy(arrays: ArrayRecord) -> ArrayRecord:
+def _say_who(stall: Stall, message: Message, _ids: Sequence[str]) -> None:
+    stall([message])
+
+
+def policy_of(arrays: ArrayRecord) -> ArrayRecord:
     """What acts: a critic stays at home."""
     return ArrayRecord({name: values for name, values in arrays.items() if name.startswith(ACTOR)})
 
@@ -90,6 +96,7 @@ class Evaluation:
             tasks=reply.tasks,
             types=reply.types,
             **({"episodes": reply.episodes} if reply.episodes else {}),
+            **({"clients": reply.clients} if reply.clients else {}),
             seconds=time.monotonic() - started,
         )
         return MetricRecord({name: float(value) for name, value in reply.metrics.items()})

@@ -24,8 +24,9 @@ from server_app.announce import announce
 from server_app.checkpoint import RunState
 from server_app.evaluate import Evaluation, Play, on_client, on_server
 from server_app.ledger import FILE, Ledger, Line
+from server_app.sites import on_sites
 from server_app.trackers import Sinks
-from strategies import ClientOutcome, Observer, Round
+from strategies import ClientOutcome, Observer, Round, RoundStrategy
 
 logger = logging.getLogger("flwr.agent")
 
@@ -49,6 +50,7 @@ def run(
         ConfigError: no such strategy.
         ResumeError: the folder holds something that this run must not continue.
         QuorumError: too few clients answered a round; run again to resume.
+        BudgetError: the next round would spend more than `privacy.budget`.
     """
     strategy = strategies.load(config)
     folder = Path(config.output_dir)
@@ -56,13 +58,12 @@ def run(
         if config.fresh:
             checkpoint.archive(folder)
         state, ledger, tail = _open(folder, config, initial_model)
-        announce(folder, config, strategy, state.arrays)
+        _prepare(strategy, folder, config, state)
         record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
         sinks = Sinks(config, folder)
         ledger.tell = sinks.take
         play = _play(config, grid, record, state.experiment, serve)
         evaluation = Evaluation(config, ledger, play, done=_scored(ledger.lines()))
-        strategy.load_state(state.strategy)
         try:
             strategy.start(
                 grid,
@@ -78,6 +79,11 @@ def run(
         finally:
             _write_up(folder, config, ledger.lines())
             sinks.close()
+
+
+def _prepare(strategy: RoundStrategy, folder: Path, config: RunConfig, state: RunState) -> None:
+    strategy.load_state(state.strategy)
+    announce(folder, config, strategy, state.arrays)
 
 
 class _Recorder(Observer):
@@ -182,6 +188,8 @@ def _play(
     experiment: str,
     serve: Callable[[EvaluateRequest], EvaluateReply],
 ) -> Play:
+    if config.evaluation.where == "sites":
+        return on_sites(grid, record, timeout_s=config.federation.round_timeout_s)
     if config.evaluation.where == "client":
         return on_client(grid, record, timeout_s=config.federation.round_timeout_s)
     return on_server(config, experiment, serve)

@@ -73,7 +73,16 @@ def _point(line: Line) -> dict[str, Any]:
         "n": max((len(values) for values in outcomes.values()), default=0),
         **{new: metrics[name] for name, new in names.items() if name in metrics},
         **({"by_type": by_type(line)} if line.get("types") else {}),
+        **_clients(line),
     }
+
+
+def _clients(line: Line) -> dict[str, Any]:
+    """Each client's success on tasks of its own, and the lowest, where clients play their own."""
+    if "clients" not in line:
+        return {}
+    own = {client: scores["success"] for client, scores in line["clients"].items()}
+    return {"worst_client_success_rate": min(own.values()), "client_success_rate": own}
 
 
 def by_type(line: Line) -> dict[str, dict[str, float]]:

@@ -3,6 +3,7 @@
 from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
+from strategies.late import LateFedAvg
 from strategies.lora import LoraAverage, LoraFrozenA
 from strategies.privacy import CentralDP
 from strategies.registry import load
@@ -22,6 +23,7 @@ __all__ = [
     "FedTrimmedAvg",
     "FedYogi",
     "Krum",
+    "LateFedAvg",
     "LoraAverage",
     "LoraFrozenA",
     "Observer",

@@ -69,7 +69,7 @@ class RoundStrategy(Strategy):
         """Say who takes part.
 
         Args:
-            total_clients: clients in the federation; ids are 0 .. total_clients - 1.
+            total_clients: clients in the federation; ids are 0 .. total_clients - 1. With 0 they are those connected.
             clients_per_round: clients asked each round.
             seed: seed of the choice.
             min_clients: accepted replies below which a round raises `QuorumError`.
@@ -114,6 +114,7 @@ class RoundStrategy(Strategy):
             "payload": config.strategy.payload,
             "error_feedback": config.strategy.error_feedback,
             "privacy": CentralDP.from_config(config),
+            "connect_timeout_s": fed.connect_timeout_s,
             "retries": fed.retries,
             "extra_clients": fed.extra_clients,
             "only_client": fed.local_client if fed.mode == LOCAL else None,
@@ -162,8 +163,16 @@ class RoundStrategy(Strategy):
             return [self.only_client]
         return choose_clients(self.seed, server_round, self.total_clients, self.clients_per_round)
 
-    def _chosen(self, server_round: int) -> Sequence[int]:
-        """The choice with the extra clients, ascending; a replayed round has none."""
+    def _chosen(self, server_round: int, nodes: Nodes) -> Sequence[int]:
+        """The choice with the extra clients, ascending; a replayed round has none.
+
+        Where the number of clients is unknown (0), it is made among those connected, whatever the order they came in.
+        """
+        if not self.total_clients and server_round not in self._replay:
+            there = list(nodes.clients(at_least=self.clients_per_round))
+            self._folded.resize(max([len(self._folded), *(client + 1 for client in there)]), refcheck=False)
+            picked = choose_clients(self.seed, server_round, len(there), self.clients_per_round)
+            return [there[i] for i in picked]
         chosen = self.choose(server_round)
         if not self.extra_clients or server_round in self._replay:
             return chosen
@@ -250,7 +259,7 @@ class RoundStrategy(Strategy):
         """One train message per chosen client that a node can serve, by ascending client id."""
         placement = self.placement or default_placement(grid)
         self._nodes = self._nodes or Nodes(grid, placement, connect_timeout_s=self.connect_timeout_s)
-        chosen = self._chosen(server_round)
+        chosen = self._chosen(server_round, self._nodes)
         placed = self._nodes.place(chosen)
         common = self.train_config(config)
         base = from_record(arrays)
@@ -271,7 +280,7 @@ class RoundStrategy(Strategy):
                 round_=server_round,
                 client_id=client,
                 placement=placement,
-                folded=int(self._folded[client]),
+                folded=int(self._folded[client]) if self.error_feedback else 0,
             )
             content = protocol.request_content(arrays, record)
             self._fold.ask(Message(content, placed[client], MessageType.TRAIN, group_id=str(server_round)))
@@ -302,9 +311,7 @@ class RoundStrategy(Strategy):
             QuorumError: fewer than `min_clients` replies could be used.
         """
         fold = self._open()
-        for message in fold.in_client_order(replies):
-            fold.take(message)
-            del message  # so that only one reply is in memory while the next is pulled
+        self.gather(server_round, fold, replies)
         fold.close(self._wanted)
         if len(fold.accepted) < self.min_clients:
             raise QuorumError(
@@ -313,7 +320,8 @@ class RoundStrategy(Strategy):
             )
         self._observer.accepted(server_round, tuple(fold.accepted))
         new = self.step(fold.base, self._combined(server_round, fold))
-        self._folded[fold.accepted] = server_round
+        if self.error_feedback:
+            self._folded[fold.accepted] = server_round
         return to_record(new, keep_input=False), MetricRecord({**fold.mean_metrics(), **self.measured()})
 
     def _aggregator(self, base: Arrays) -> Aggregator:
@@ -331,6 +339,12 @@ class RoundStrategy(Strategy):
             for name, values in found.items():
                 values += fold.base[name]
         return found
+
+    def gather(self, server_round: int, fold: Fold, replies: Iterable[Message]) -> None:  # noqa: ARG002
+        """Let the fold take every reply as it comes; a subclass may have more to give it."""
+        for message in fold.in_client_order(replies):
+            fold.take(message)
+            del message  # so that only one reply is in memory while the next is pulled
 
     def configure_evaluate(
         self,

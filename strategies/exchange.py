@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
 from strategies.fold import Fold, Request
+from strategies.stall import Stall
 from strategies.stream import pull, push, race
 
 
@@ -39,18 +41,22 @@ class Exchange:
         """Replies in the order of the requests; a retry is waited for before the next client's reply is fetched."""
         for request in list(self._fold.requests):
             current: Request | None = request
+            stall = Stall(self._grid)
             while current is not None:
-                yield from pull(self._grid, _ids([current]), deadline)
+                yield from pull(self._grid, _ids([current]), deadline, waiting=partial(self._say_who, stall))
                 current = self._retry(current, deadline)
 
     def first(self, wanted: int, deadline: float) -> Iterator[Message]:
         """Replies as they come until `wanted` of them are accepted."""
-        ids = _ids(self._fold.requests) + self._retry_lost(deadline)
-        for reply in race(self._grid, ids, deadline):
+        ids, stall = _ids(self._fold.requests) + self._retry_lost(deadline), Stall(self._grid)
+        for reply in race(self._grid, ids, deadline, waiting=partial(self._say_who, stall)):
             yield reply
             if len(self._fold.accepted) >= wanted:
                 return
             ids += self._retry_lost(deadline)
+
+    def _say_who(self, stall: Stall, ids: Sequence[str]) -> None:
+        stall([r.message for r in self._fold.requests if r.message.metadata.message_id in ids])
 
     def _retry_lost(self, deadline: float) -> list[str]:
         retries = [self._retry(request, deadline) for request in list(self._fold.requests)]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from flwr.app import Message
 
 from flwr_agent import protocol
@@ -103,7 +104,28 @@ class Fold:
         else:
             self._take_content(asked, message)
 
-    def _take_content(self, asked: Request, message: Message) -> None:
+    def take_late(self, asked: Request, message: Message, base: Arrays | None, *, staleness: int, share: float) -> None:
+        """Judge a reply to a request of an earlier round, and fold `share` of how it moved its model.
+
+        `base` is the model it started from; None where replies are movements themselves.
+        """
+        if asked.client_id in self.accepted:
+            self._end(asked, Status.DUPLICATE, f"{staleness} rounds late, and answered in this one")
+        elif message.has_error():
+            self._end(asked, Status.FAILED, _one_line(message.error.reason or f"error code {message.error.code}"))
+        else:
+            factor = np.float32(share)
+
+            def move(arrays: Arrays) -> Arrays:
+                if base is None:
+                    return {name: factor * values for name, values in arrays.items()}
+                return {name: self.base[name] + factor * (values - base[name]) for name, values in arrays.items()}
+
+            self._take_content(asked, message, note=f"{staleness} rounds late", move=move)
+
+    def _take_content(
+        self, asked: Request, message: Message, *, note: str = "", move: Callable[[Arrays], Arrays] = lambda a: a
+    ) -> None:
         self.received_bytes += (payload_bytes := protocol.payload_bytes(message.content))
         try:
             reply, weight = self._sound(message, asked.message)
@@ -111,14 +133,14 @@ class Fold:
             self._end(asked, Status.REJECTED, str(error), payload_bytes=payload_bytes)
             return
         if self._spool is None:
-            self._into.add(reply.arrays, weight)
+            self._into.add(move(reply.arrays), weight)
         else:
-            self._spool.put(asked.client_id, reply.arrays, weight)
+            self._spool.put(asked.client_id, move(reply.arrays), weight)
         self._metrics.append(reply.metrics)
         self._end(
             asked,
             Status.ACCEPTED,
-            "",
+            note,
             payload_bytes=payload_bytes,
             num_examples=reply.num_examples,
             metrics=reply.metrics,
@@ -149,10 +171,11 @@ class Fold:
         return self._into.value()
 
     def mean_metrics(self) -> dict[str, float]:
-        """Unweighted mean of each metric over the accepted clients with a finite value of it."""
+        """Unweighted mean of each metric over the accepted clients with a finite value of it, and the lowest success."""
         names = sorted({name for metrics in self._metrics for name in metrics})
         values = {name: [m[name] for m in self._metrics if math.isfinite(m.get(name, math.nan))] for name in names}
-        return {name: math.fsum(found) / len(found) for name, found in values.items() if found}
+        worst = {"worst_client/success": min(values["success"])} if values.get("success") else {}
+        return {name: math.fsum(found) / len(found) for name, found in values.items() if found} | worst
 
     def unreachable(self, client_id: int, reason: str) -> None:
         """Account for a chosen client that could not be asked."""

@@ -9,7 +9,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from flwr_agent import protocol
-from flwr_agent.errors import ProtocolError
+from flwr_agent.errors import ConfigError, ProtocolError
 from strategies.stream import POLL_S, pull, push
 
 
@@ -17,6 +17,15 @@ def default_placement(grid: Grid) -> str:
     """`any` in simulation, where nodes are interchangeable; `partition` where a node holds its own tasks."""
     # The class has moved between Flower releases; its name has not.
     return protocol.ANY if type(grid).__name__ == "InMemoryGrid" else protocol.BOUND
+
+
+def farewell(grid: Grid, *, timeout_s: float = 30.0) -> None:
+    """Tell every deployed node that the run is over, so that what it keeps warm ends; a silent one is not waited for."""
+    if default_placement(grid) == protocol.BOUND:
+        nodes = sorted(grid.get_node_ids())
+        sent = push(grid, [Message(protocol.hello_content(), node, protocol.GOODBYE) for node in nodes])
+        for _ in pull(grid, sent, time.monotonic() + timeout_s):
+            pass
 
 
 class Nodes:
@@ -42,6 +51,20 @@ class Nodes:
                 return placed
             time.sleep(POLL_S)
 
+    def clients(self, at_least: int) -> dict[int, int]:
+        """Client id -> node id of everyone connected, waiting a while for `at_least`.
+
+        Raises:
+            ConfigError: nodes are not told apart, as in simulation.
+        """
+        if self._placement == protocol.ANY:
+            fix = "nobody knows who takes part where any node serves any client; set the number of clients"
+            raise ConfigError("federation.total_clients", 0, fix)
+        deadline = time.monotonic() + self._timeout_s
+        while len(found := self._connected(deadline)) < at_least and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        return dict(sorted(found.items()))
+
     def why_not(self, client_id: int) -> str:
         """One line on a client that `place` left out."""
         if self._placement == protocol.ANY:
@@ -58,9 +81,15 @@ class Nodes:
         if self._placement == protocol.ANY:
             nodes = [node for node in nodes if node != avoid] or nodes
             return {client: nodes[i % len(nodes)] for i, client in enumerate(clients)} if nodes else {}
-        self._greet([node for node in nodes if node not in self._partitions | self._refused], deadline)
-        holders = {self._partitions[node]: node for node in nodes if node in self._partitions}
+        holders = self._connected(deadline)
         return {client: holders[client] for client in clients if client in holders}
+
+    def _connected(self, deadline: float) -> dict[int, int]:
+        """Client id -> node id by what every node has told; one that comes back under another node id replaces itself."""
+        nodes = sorted(self._grid.get_node_ids())
+        self._greet([node for node in nodes if node not in self._partitions | self._refused], deadline)
+        known = {node: self._partitions.get(node) for node in nodes}
+        return {client: node for node, client in known.items() if client is not None}
 
     def _greet(self, nodes: Sequence[int], deadline: float) -> None:
         sent = push(self._grid, [Message(protocol.hello_content(), node, protocol.HELLO) for node in nodes])

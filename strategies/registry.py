@@ -11,6 +11,7 @@ from flwr_agent.modes import FEDERATED
 from strategies.base import RoundStrategy
 from strategies.fedavg import FedAvg
 from strategies.fedprox import FedProx
+from strategies.late import LateFedAvg
 from strategies.lora import LoraAverage, LoraFrozenA
 from strategies.robust import FedMedian, FedTrimmedAvg, Krum
 from strategies.server_opt import FedAdagrad, FedAdam, FedAvgM, FedYogi
@@ -18,6 +19,7 @@ from strategies.server_opt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 STRATEGIES: dict[str, type[RoundStrategy]] = {
     "fedavg": FedAvg,
     "fedprox": FedProx,
+    "fedavg_late": LateFedAvg,
     "fedavgm": FedAvgM,
     "fedadagrad": FedAdagrad,
     "fedadam": FedAdam,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -25,22 +25,32 @@ def push(grid: Grid, messages: Iterable[Message]) -> dict[str, Message]:
     return sent
 
 
-def pull(grid: Grid, message_ids: Iterable[str], deadline: float) -> Iterator[Message]:
+def pull(
+    grid: Grid,
+    message_ids: Iterable[str],
+    deadline: float,
+    *,
+    waiting: Callable[[Sequence[str]], None] = lambda _: None,
+) -> Iterator[Message]:
     """Replies in the order of `message_ids`; others wait where the transport keeps them.
 
     A reply that is missing when the clock (`time.monotonic`) reaches `deadline` is skipped; each later one is still
-    looked for once, since it may have come while an earlier one was waited for.
+    looked for once, since it may have come while an earlier one was waited for. `waiting` is called at every look in vain
+    with the ids that are looked for.
     """
     for message_id in message_ids:
         replies = list(grid.pull_messages([message_id]))
         while not replies and time.monotonic() < deadline:
+            waiting([message_id])
             time.sleep(POLL_S)
             replies = list(grid.pull_messages([message_id]))
         while replies:
             yield replies.pop(0)
 
 
-def race(grid: Grid, message_ids: list[str], deadline: float) -> Iterator[Message]:
+def race(
+    grid: Grid, message_ids: list[str], deadline: float, *, waiting: Callable[[Sequence[str]], None] = lambda _: None
+) -> Iterator[Message]:
     """Replies as they come, until the clock reaches `deadline`; ids that the caller appends meanwhile count too."""
     while message_ids:
         for message_id in list(message_ids):
@@ -50,4 +60,5 @@ def race(grid: Grid, message_ids: list[str], deadline: float) -> Iterator[Messag
                 yield replies.pop(0)
         if time.monotonic() >= deadline:
             return
+        waiting(message_ids)
         time.sleep(POLL_S)

@@ -32,7 +32,7 @@ def client(round_: int, client_id: int, success: float, *, status: str = "accept
     metrics = {
         "success": success,
         "reward": 10 * success,
-        "kl_base": 0.01 * round_,
+        "kl": 0.01 * round_,
         "entropy": 1.0 / round_,
         "sampler_gap": 1e-4,
         "grad_norm": 0.5,

@@ -33,6 +33,7 @@ STRATEGIES = {
     "obs_variant": "envs.partition.variants:obs_variant",
     "dyn_variant": "envs.partition.variants:dyn_variant",
     "goal_variant": "envs.partition.variants:goal_variant",
+    "site": "envs.partition.uniform:site",
 }
 """Name -> where its function lives; imported only when asked for. `task_disjoint` is the control of `catalog_split`:
 the same tasks in the full shop."""

@@ -22,6 +22,11 @@ def uniform(tasks: Sequence[Task], client_id: int, num_clients: int, *, seed: in
     return Shard(client_id, tuple(tasks[i].id for i in part))
 
 
+def site(tasks: Sequence[Task], client_id: int, num_clients: int, *, seed: int) -> Shard:  # noqa: ARG001
+    """Give a client all tasks of its own environment: every site has its own, and there is no pool to divide."""
+    return Shard(client_id, tuple(task.id for task in tasks))
+
+
 def slice_of(num_tasks: int, client_id: int, num_clients: int, at_least: int) -> range:
     """Positions of one client's slice, padded on both sides (then on the side with room) to `at_least`.
 

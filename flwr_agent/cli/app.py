@@ -9,7 +9,22 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flwr_agent.cli import check, export, keys, labels, matrix, partition, play, report, serve, tools
+from flwr_agent.cli import (
+    check,
+    doctor,
+    export,
+    hosts,
+    keys,
+    labels,
+    matrix,
+    partition,
+    play,
+    report,
+    runs,
+    serve,
+    tools,
+)
+from flwr_agent.errors import ConfigError
 
 app = typer.Typer(
     help="Federated reinforcement learning of LLM agents.",
@@ -29,10 +44,16 @@ app.command()(export.export)
 app.command()(tools.evaluate)
 app.command()(tools.compare)
 app.command("rebuild-summary")(tools.rebuild_summary)
+app.command()(doctor.doctor)
+app.command()(runs.status)
+app.command()(runs.stop)
+app.command()(runs.resume)
+for command in (hosts.certificates, hosts.key, hosts.register, hosts.superlink, hosts.superexec, hosts.site):
+    app.command()(command)
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913 - options of a command
     context: typer.Context,
     settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides.")] = None,
     *,
@@ -41,16 +62,36 @@ def run(
     deployment: Annotated[
         bool, typer.Option("--deployment", help="SuperNodes with processes of their own instead of the simulation.")
     ] = False,
+    superlink: Annotated[
+        str, typer.Option(help="HOST:PORT of a SuperLink that runs, or a connection in your Flower configuration.")
+    ] = "",
+    root_certificates: Annotated[
+        Path | None, typer.Option(help="Certificate of the authority that signed the SuperLink's.")
+    ] = None,
+    federation: Annotated[str, typer.Option(help="Flower federation at that SuperLink, @ACCOUNT/NAME.")] = "",
+    detach: Annotated[bool, typer.Option("--detach", help="Leave once that SuperLink has the run.")] = False,
 ) -> None:
     """Train: validate, start Flower, show progress, end with the run's real status."""
     from flwr_agent.cli import run as running
+    from flwr_agent.cli.where import to_where
 
     console = Console()
-    plan = running.plan(preset, settings or [], base=Path.cwd(), load_strategy=context.obj.load_strategy)
+    where = to_where(
+        deployment=deployment, superlink=superlink, root_certificates=root_certificates, federation=federation
+    )
+    if detach and not superlink:
+        raise ConfigError("--detach", "", "needs --superlink HOST:PORT; a SuperLink of the run's own ends with it")
+    plan = running.plan(
+        preset,
+        settings or [],
+        base=Path.cwd(),
+        load_strategy=context.obj.load_strategy,
+        is_here=not superlink,
+    )
     if dry_run:
         running.show(plan, console)
     else:
-        running.execute(plan, console, is_deployment=deployment)
+        running.execute(plan, console, where, detach=detach)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from flwr_agent.cli import overrides
 from flwr_agent.cli import run as running
 from flwr_agent.config import RunConfig, resolve
 from flwr_agent.errors import ConfigError
+from flwr_agent.hosts.launched import Where
 from flwr_agent.matrix import SCALES, Cell, cells, find, to_flat
 from flwr_agent.matrix.recipe import LABELS, write_drawn_labels
 from flwr_agent.world import to_adapter
@@ -47,7 +48,7 @@ def matrix(  # noqa: PLR0913 (its options)
     elif run:
         plan = to_plan(find(run), scale, given, base=Path.cwd(), load_strategy=context.obj.load_strategy)
         console = Console()
-        running.show(plan, console) if dry_run else running.execute(plan, console, is_deployment=False)
+        running.show(plan, console) if dry_run else running.execute(plan, console, Where())
     else:
         raise ConfigError("matrix", "", "say what to do: --list, --show CELL, --write DIR or --run CELL")
 

@@ -11,7 +11,7 @@ from flwr_agent.config import KEYS
 from flwr_agent.errors import ConfigError
 from flwr_agent.presets import scalar
 
-PATH_ENDINGS = ("path", "dir", "file", "python")
+PATH_ENDINGS = ("path", "dir", "file", "python", "faults")
 """Last word of the keys whose value may be a path."""
 
 

@@ -91,6 +91,10 @@ class Display:
         """Show a stage that the ledger knows nothing of."""
         self._show(stage, "", 0)
 
+    def finished(self) -> int:
+        """The last finished round."""
+        return Progress.read(self._ledger).round
+
     def update(self) -> None:
         """Show what the ledger says now."""
         if not self._is_announced and (file := self._ledger.with_name(manifest.FILE)).is_file():

@@ -5,24 +5,32 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from flwr_agent import presets, validate
+from flwr_agent import faults, presets, validate
 from flwr_agent.cli import modules, overrides, preview
+from flwr_agent.cli.bundle import app_folder
 from flwr_agent.cli.progress import LEDGER, Display, Progress
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import AgentError, ConfigError, ProtocolError
-from flwr_agent.paths import ROOT
+from flwr_agent.hosts import local
+from flwr_agent.hosts.launched import DEPLOYMENT, LOGS, SIMULATION, SUPERLINK, Launch, Where
+from flwr_agent.hosts.local import Federation, Flower
+from flwr_agent.hosts.rehearsal import Rehearsal
+from flwr_agent.hosts.superlink import LaunchError, reached
 from flwr_agent.policy import check_hub
 from flwr_agent.rl import launch
 from flwr_agent.validate import Strategy
 
 POLL_S = 0.5
+OUTAGE_S = 300.0
+"""Seconds a SuperLink may be away before a run is given up; a run at somebody else's goes on there."""
 COMPLETED = "finished:completed"
 PLAIN: Mapping[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
 """How text is printed that must come out as it is."""
@@ -43,24 +51,43 @@ class Plan:
     """Dotted key -> value for Flower: what the preset and the overrides set, paths absolute."""
 
 
-def plan(preset: str, arguments: Iterable[str], *, base: Path, load_strategy: Callable[[RunConfig], Strategy]) -> Plan:
+def plan(
+    preset: str,
+    arguments: Iterable[str],
+    *,
+    base: Path,
+    load_strategy: Callable[[RunConfig], Strategy],
+    is_here: bool = True,
+) -> Plan:
     """Read and check everything that can be checked before a client starts.
+
+    Args:
+        preset: a name in conf/, or a YAML file.
+        arguments: `key=value` overrides.
+        base: folder that relative paths are under.
+        load_strategy: finds the aggregation strategy, or raises.
+        is_here: whether model, data and run folder are on this machine; the ServerApp checks them again where it runs.
 
     Raises:
         AgentError: what is wrong, in one line.
     """
-    return checked(
-        presets.read({"preset": preset} | overrides.parse(arguments)), base=base, load_strategy=load_strategy
-    )
+    layers = presets.read({"preset": preset} | overrides.parse(arguments))
+    return checked(layers, base=base, load_strategy=load_strategy, is_here=is_here)
 
 
-def checked(layers: presets.Layers, *, base: Path, load_strategy: Callable[[RunConfig], object]) -> Plan:
+def checked(
+    layers: presets.Layers, *, base: Path, load_strategy: Callable[[RunConfig], Strategy], is_here: bool = True
+) -> Plan:
     """The plan of what a user asked for; see `plan`."""
     layers = replace(layers, flat=overrides.absolute(layers.flat, base))
     config = presets.build(layers, base=base)
-    validate.check(config, layers.flat, load_strategy=load_strategy)
-    validate.check_interpreter(config)
-    validate.check_world(config)
+    if is_here:
+        validate.check(config, layers.flat, load_strategy=load_strategy)
+        validate.check_interpreter(config)
+        validate.check_world(config)
+    else:
+        validate.check_knobs(config, layers.flat)
+        load_strategy(config)
     return Plan(config=config, explicit=layers.flat | {"output_dir": config.output_dir})
 
 
@@ -94,50 +121,89 @@ def _prepare(config: RunConfig, display: Display) -> None:
         tiny.ensure(config)
 
 
-def execute(plan: Plan, console: Console, *, is_deployment: bool) -> None:
-    """Run it under a SuperLink of our own and print where the results are.
+def execute(plan: Plan, console: Console, where: Where, *, detach: bool = False) -> None:
+    """Run it where `where` says, follow it to its end and print where the results are.
+
+    Args:
+        plan: the validated run.
+        console: shows progress.
+        where: which Flower runs it.
+        detach: leave once a SuperLink that goes on without us has taken the run.
 
     Raises:
-        RunFailed: the run's own last word; its log is beside the outputs.
+        RunFailed: the run's own last word; its log is in the run folder.
     """
     config, output = plan.config, Path(plan.config.output_dir)
-    fed = config.federation
-    if is_deployment:
-        _check_for_sites(config)
+    if where.kind != SIMULATION:
+        _check_for_sites(config, where)
     if not config.fresh and is_complete(output, config):
         console.print(f"{result(output)}\nthis run is complete; add fresh=true to archive it and start over", **PLAIN)
         return
-    federation = launch.Federation(
-        num_nodes=fed.total_clients if is_deployment else fed.clients_per_round,
-        threads=config.worker.torch_threads,
-        gpus=config.worker.gpus * bool(launch.visible_gpus()),
-        is_deployment=is_deployment,
-        modules=tuple(modules.folders(config)),
-    )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    log = output.with_name(output.name + ".log")
+    log = output / LOGS / "run.log"
     start = log.stat().st_size if log.is_file() else 0
-    display = Display(console, output / LEDGER, rounds=fed.rounds, clients=fed.clients_per_round)
+    display = Display(
+        console, output / LEDGER, rounds=config.federation.rounds, clients=config.federation.clients_per_round
+    )
     launch.end_on_sigterm()
-    with display.shown():
-        _prepare(config, display)
-        display.say("starting Flower")
-        with launch.flower(federation) as flower:
-            status = _follow(flower, flower.submit(ROOT, plan.explicit), log, display)
+    schedule = faults.scheduled(config)
+    if schedule and where.kind == SUPERLINK:
+        raise ConfigError(
+            faults.KEY, config.federation.faults, "is for simulation and --deployment alone; leave it out"
+        )
+    with display.shown(), _flower(plan, where, display) as flower:
+        run_id = flower.link.submit(app_folder(flower.link.cwd), plan.explicit, *_options(config, where))
+        Launch(where=where, settings=plan.explicit, run_id=run_id).write(output)
+        if detach:
+            console.print(f"run {run_id} is at {where.superlink}; flwr-agent status {output} says how it goes", **PLAIN)
+            return
+        rehearsal = Rehearsal(schedule if where.kind == DEPLOYMENT else (), flower.services, display.finished)
+        status = _follow(flower, run_id, log, (flower.tend, rehearsal.step, display.update))
     if status != COMPLETED:
         reason = last_error(log.read_bytes()[start:].decode(errors="replace"))
         raise RunFailed(f"run {status.removeprefix('finished:')}: {reason} (log: {log})")
     console.print(result(output), **PLAIN)
 
 
-def _check_for_sites(config: RunConfig) -> None:
+@contextmanager
+def _flower(plan: Plan, where: Where, display: Display) -> Iterator[Flower]:
+    if where.kind == SUPERLINK:
+        display.say(f"submitting to {where.superlink}")
+        Path(plan.config.output_dir, LOGS).mkdir(parents=True, exist_ok=True)
+        with reached(where) as link:
+            yield Flower(link=link, services={})
+        return
+    _prepare(plan.config, display)
+    display.say("starting Flower")
+    with local.flower(_federation(plan.config, where), Path(plan.config.output_dir) / LOGS) as flower:
+        yield flower
+
+
+def _federation(config: RunConfig, where: Where) -> Federation:
+    fed = config.federation
+    is_deployment = where.kind == DEPLOYMENT
+    return Federation(
+        num_nodes=(fed.total_clients or fed.clients_per_round) if is_deployment else fed.clients_per_round,
+        threads=config.worker.torch_threads,
+        gpus=config.worker.gpus * bool(launch.visible_gpus()),
+        is_deployment=is_deployment,
+        modules=tuple(modules.folders(config)),
+    )
+
+
+def _options(config: RunConfig, where: Where) -> tuple[str, ...]:
+    if where.kind == SUPERLINK:
+        return ("--federation", where.federation) if where.federation else ()
+    return _federation(config, where).options()
+
+
+def _check_for_sites(config: RunConfig, where: Where) -> None:
     """Refuse before anything starts what every SuperNode would refuse."""
     from flwr_agent import protocol
 
     try:
         protocol.own_code_only(config)
     except ProtocolError as error:
-        raise ConfigError("--deployment", True, str(error)) from None  # noqa: FBT003
+        raise ConfigError(f"--{where.kind}", where.superlink, str(error)) from None
 
 
 def is_complete(output: Path, config: RunConfig) -> bool:
@@ -182,15 +248,32 @@ def last_error(log: str) -> str:
     return lines[-1] if lines else "no log"
 
 
-def _follow(flower: launch.Flower, run_id: int, log: Path, display: Display) -> str:
-    """Show progress until the run has finished; returns its status."""
+def _follow(flower: Flower, run_id: int, log: Path, steps: Sequence[Callable[[], None]]) -> str:
+    """Keep a log of the run, and take `steps` again and again, until it has finished; returns its status."""
     while True:
-        with flower.log(run_id, log) as stream:
-            while stream.poll() is None and flower.process.poll() is None:
-                display.update()
-                time.sleep(POLL_S)
-        display.update()
-        status = flower.status(run_id)
+        with flower.link.log(run_id, log) as stream:
+            while stream.poll() is None:
+                _take(steps)
+        _take(steps)
+        status = _status(flower, run_id)
         if status.startswith("finished"):
             return status
-        time.sleep(POLL_S)
+
+
+def _take(steps: Sequence[Callable[[], None]]) -> None:
+    for step in steps:
+        step()
+    time.sleep(POLL_S)
+
+
+def _status(flower: Flower, run_id: int) -> str:
+    """The run's status, from a SuperLink that may be on its way up again."""
+    end = time.monotonic() + OUTAGE_S
+    while True:
+        try:
+            return flower.link.status(run_id)
+        except LaunchError:
+            if time.monotonic() > end:
+                raise
+            flower.tend()
+            time.sleep(POLL_S)

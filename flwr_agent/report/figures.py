@@ -20,10 +20,12 @@ COLORS = ("#1f6feb", "#d9822b", "#2f9e6e", "#a04bc2", "#c9384b", "#6b7785", "#8a
 STAGE_COLORS = ("#6b7785", "#118ab2", "#1f6feb", "#2f9e6e", "#d9822b", "#a04bc2", "#c9384b", "#8a6d3b")
 FROM_CLIENTS = {
     "reward": ("Training reward", "mean return of an episode"),
-    "kl_base": ("KL to the base model", "k3 estimate, nats a token"),
+    "kl": ("KL to the anchor", "k3 estimate, nats a token"),
     "entropy": ("Entropy", "nats a token"),
     "sampler_gap": ("Gap between sampler and trainer", "mean |difference of log-probs|"),
+    "importance_ess": ("Effective sample size", "share of the tokens, by importance weights"),
     "grad_norm": ("Gradient norm before clipping", "mean of a client's steps"),
+    "critic/explained_variance": ("Critic", "explained variance of the returns"),
     "zero_std_groups": ("Groups without signal", "share whose attempts all ended alike"),
     "clip_fraction": ("Clipped tokens", "share of tokens"),
     "update_norm": ("Norm of a client's update", "L2 norm over all weights"),
@@ -91,7 +93,7 @@ def training(pools: Sequence[Pool]) -> list[Figure]:
         if any((line := series.client_mean(pool, metric)) and any(line.high) for pool in pools):
             draw = partial(_draw_metric, pools=pools, metric=metric, unit=unit)
             note = "Mean over clients; band: from the lowest to the highest client."
-            found.append(Figure(key=metric.replace("_", "-"), title=title, note=note, draw=draw))
+            found.append(Figure(key=metric.replace("_", "-").replace("/", "-"), title=title, note=note, draw=draw))
     if any(series.round_metric(pool, COSINE) for pool in pools):
         note = (
             "Mean over pairs, weighted by the lengths of the two updates; 1: all clients move the model the same way."

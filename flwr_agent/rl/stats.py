@@ -40,11 +40,11 @@ def play_stats(episodes: Sequence[Episode], rollout: RolloutConfig, eos_ids: Col
 
 
 def rollout_stats(groups: Sequence[Group], samples: Sequence[Sample], config: RunConfig) -> dict[str, float]:
-    """Returns and tokens of one rollout."""
+    """Returns and tokens of one rollout; where episodes are compared, also the share of groups without a difference."""
     returns = [[to_return(e, config.algorithm) for e in counted(group)] for group in groups]
-    return {
+    alike = {"zero_std_groups": _share(len(set(values)) < 2 for values in returns)}
+    return (alike if config.algorithm.name == "grpo" else {}) | {
         "reward": float(np.mean([value for values in returns for value in values] or [0.0])),
-        "zero_std_groups": _share(len(set(values)) < 2 for values in returns),
         "prompt_tokens": float(sum(len(s.prompt_ids) for s in samples)),
         "response_tokens": float(sum(s.num_tokens for s in samples)),
     }

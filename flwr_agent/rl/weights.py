@@ -31,7 +31,7 @@ def to_arrays(model: torch.nn.Module) -> dict[str, np.ndarray]:
 
 def to_numpy(values: Iterable[tuple[str, torch.Tensor]]) -> dict[str, np.ndarray]:
     """Tensors as fp32 arrays (copies)."""
-    return {name: value.detach().float().cpu().numpy().copy() for name, value in values}
+    return {name: value.detach().to("cpu", torch.float32, copy=True).numpy() for name, value in values}
 
 
 def load_weights(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:

@@ -3,13 +3,15 @@ import subprocess
 import sys
 
 import pytest
-from fakes import FakeGrid, app_nodes, config, model
+from fakes import FakeGrid, InMemoryGrid, app_nodes, config, model
 from flwr.app import Message
 
 from client_app.app import app
 from flwr_agent import protocol
 from flwr_agent.arrays import to_record
 from flwr_agent.paths import ROOT
+from flwr_agent.rl import remote
+from strategies.nodes import farewell
 
 pytestmark = pytest.mark.usefixtures("task_identity")
 
@@ -31,7 +33,16 @@ def test_a_node_says_hello_with_its_partition():
     assert protocol.hello_reply(ask(protocol.hello_content(), protocol.HELLO).content) is None
 
 
-@pytest.mark.parametrize("kind", ["train", "evaluate", protocol.HELLO])
+def test_a_run_s_end_ends_the_worker_of_every_deployed_node_and_asks_no_simulated_one(monkeypatch):
+    ended = []
+    monkeypatch.setattr(remote, "dismiss", ended.append)
+    for kind, expected in ((FakeGrid, ["node-5", "node-8"]), (InMemoryGrid, [])):
+        farewell(kind(app_nodes(app, {5: 0, 8: 1}), nodes=[5, 8]), timeout_s=5)
+        assert ended == expected
+        ended.clear()
+
+
+@pytest.mark.parametrize("kind", ["train", "evaluate", protocol.HELLO, protocol.GOODBYE])
 def test_whatever_breaks_is_an_error_reply_of_one_line(kind, caplog):
     content = train_content()
     content["config"]["code-hash"] = "line one\nline two"

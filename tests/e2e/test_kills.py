@@ -6,7 +6,6 @@
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,13 @@ import runs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 SETTINGS = (
-    *("--deployment", "federation.rounds=2", "federation.min_clients=2", "evaluation.where=client"),
+    *(
+        "--deployment",
+        "federation.rounds=2",
+        "federation.min_clients=2",
+        "federation.connect_timeout_s=600",
+        "evaluation.where=client",
+    ),
     *("evaluation.every=2", "strategy.name=holding:Held", "worker.mode=process"),
 )
 STAGES = (
@@ -132,40 +137,19 @@ def cmdline(process: psutil.Process) -> list[str]:
         return []
 
 
-@contextmanager
-def kept_alive(node: psutil.Process):
-    """Kill a SuperNode and start it again, as a service manager does."""
-    words, cwd, env = node.cmdline(), node.cwd(), node.environ()
-    node.send_signal(signal.SIGKILL)
-    again = subprocess.Popen(words, cwd=cwd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        family = psutil.Process(again.pid).children(recursive=True)
-        again.terminate()
-        for process in family:
-            process.kill() if process.is_running() else None
-        again.wait()
-
-
 def disturb(home: Path, policy: Path, kill: Kill) -> tuple[str, str]:
     """Play a run, kill one process at one stage, resume if need be; how it ended, and its own words."""
     gate = home / "gate"
     gate.mkdir()
     (gate / "point").write_text(kill.point)
     process = start(home, policy)
-    with ExitStack() as stack:
-        runs.wait_for(lambda: (gate / "reached").exists() or process.poll() is not None)
-        assert process.poll() is None, runs.finish(process)
-        victim = find(psutil.Process(process.pid), kill.target)
-        if victim is None:
-            (gate / "go").touch()
-        elif kill.target == "SuperNode":
-            stack.enter_context(kept_alive(victim))
-        else:
-            victim.send_signal(signal.SIGKILL)
-        (gate / "go").touch()
-        code, _, err = runs.finish(process)
+    runs.wait_for(lambda: (gate / "reached").exists() or process.poll() is not None)
+    assert process.poll() is None, runs.finish(process)
+    victim = find(psutil.Process(process.pid), kill.target)
+    if victim is not None:
+        victim.send_signal(signal.SIGKILL)
+    (gate / "go").touch()
+    code, _, err = runs.finish(process)
     if victim is None:
         assert code == 0, err
         return NOBODY, ""

@@ -55,7 +55,7 @@ def finished(start, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str
     folder = tmp_path_factory.mktemp("runs") / "whole"
     process = start(folder)
     out, err = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, err + folder.with_name("whole.log").read_text()
+    assert process.returncode == 0, err + (folder / "logs" / "run.log").read_text()
     return folder, out
 
 
@@ -131,7 +131,7 @@ def test_modules_beside_the_run_are_found_by_its_clients_and_give_the_same_weigh
     (tmp_path / "own_guess.py").write_text(OWN)
     process = start(tmp_path / "run", *OWN_SETTINGS, "worker.mode=process", cwd=tmp_path)
     _, err = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, err + (tmp_path / "run.log").read_text()
+    assert process.returncode == 0, err + (tmp_path / "run" / "logs" / "run.log").read_text()
     assert digests(tmp_path / "run") == digests(finished[0])
     process = start(tmp_path / "sites", *OWN_SETTINGS, "--deployment", cwd=tmp_path)
     _, err = process.communicate(timeout=TIMEOUT_S)

@@ -11,7 +11,7 @@ CURVES = [
     for mode in ("sampled", "greedy")
     for name in ("success", "task_score")
 ]
-TRAINING = ["clients", "reward", "kl-base", "entropy", "sampler-gap", "grad-norm", "zero-std-groups", "update-norm", "update-cosine"]  # fmt: skip
+TRAINING = ["clients", "reward", "kl", "entropy", "sampler-gap", "grad-norm", "zero-std-groups", "update-norm", "update-cosine"]  # fmt: skip
 COSTS = ["seconds-round", "seconds-client", "bytes-round"]
 
 

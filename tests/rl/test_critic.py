@@ -142,6 +142,7 @@ def test_the_same_federation_without_ppo_carries_no_critic(keys):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("algorithm", ["ppo", "grpo"])
 def test_fifty_client_rounds_leave_as_many_bytes_as_ten(keys, request_, algorithm):
     """One worker: tracked tensor bytes constant, resident memory at most 0.1 MB a round after round 10."""

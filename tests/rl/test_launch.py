@@ -123,24 +123,6 @@ def test_fractions_share_a_visible_gpu_and_groups_take_several(monkeypatch, gpus
     assert [launch.pinned({}, i, gpus=gpus)["CUDA_VISIBLE_DEVICES"] for i in range(len(devices))] == devices
 
 
-def test_what_a_killed_launcher_left_is_swept_and_what_is_in_use_stays(monkeypatch, tmp_path: Path):
-    monkeypatch.setattr(launch.tempfile, "gettempdir", lambda: str(tmp_path))
-    used, left, foreign = (tmp_path / name for name in ("fa-used", "fa-left", "other"))
-    for home in (used, left, foreign):
-        (home / "empty").mkdir(parents=True)
-        (home / "owner.lock").touch()
-    with launch.FileLock(used / "owner.lock"):
-        launch.sweep_homes()
-    assert sorted(home.name for home in tmp_path.iterdir()) == ["fa-used", "other"]
-
-
 def test_without_gpus_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert launch.pinned({"A": "b"}, 0) == {"A": "b"}
-
-
-def test_simulated_clients_fit_a_machine_with_fewer_cores_than_threads():
-    cores = os.cpu_count() or 1
-    text = launch.Federation(num_nodes=2, threads=cores + 3).simulation()
-    assert f"client-resources-num-cpus={cores + 3}" in text
-    assert f"init-args-num-cpus={cores + 3}" in text

@@ -1,15 +1,20 @@
 """Who is asked again, who is asked besides, and what that leaves of the bits."""
 
+import re
+import time
+from dataclasses import dataclass
+
 import pytest
 from fakes import NEVER, InMemoryGrid, client, model, train
 from flwr.app import Error, Message
+from flwr.proto.node_pb2 import NodeInfo
 from rounds import BAD, RUN, Notes, batch_mean, fedavg, for_client, play
 
 from flwr_agent import protocol
 from flwr_agent.arrays import digest, from_record, to_record
 from flwr_agent.errors import QuorumError
 from flwr_agent.seeds import choose_clients, extra_clients
-from strategies import FedAvg, stream
+from strategies import FedAvg, stall, stream
 
 pytestmark = pytest.mark.usefixtures("task_identity", "no_pause")
 
@@ -177,3 +182,27 @@ def test_what_is_lost_for_good_stays_lost_in_a_round_of_one():
     with pytest.raises(QuorumError, match="client 0 failed: boom"):
         play(lambda message: [Message(Error(2, "boom"), reply_to=message)], fedavg(1, retries=1))
     assert play(client(once), fedavg(1, retries=1)) == batch_mean([0])
+
+
+@dataclass
+class Deployed(InMemoryGrid):
+    """A grid that knows when it last heard of a node."""
+
+    def get_nodes(self):
+        return [NodeInfo(node_id=11, online_until=time.time() + 48, heartbeat_interval=30)]
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_a_round_that_hangs_says_for_whom_and_when_the_node_was_last_heard_of(monkeypatch, caplog, extra):
+    monkeypatch.setattr(stall, "STALL_S", 0.0)
+    monkeypatch.setattr(stream, "POLL_S", 0.01)
+    caplog.set_level("WARNING")
+    strategy = FedAvg(total_clients=3, clients_per_round=2, extra_clients=extra, seed=3, placement="any")
+    grid = Deployed(client(), delay=lambda message: NEVER)
+    with pytest.raises(QuorumError):
+        strategy.start(grid, to_record(model()), num_rounds=1, timeout=0.1, train_config=RUN)
+    said = [record.getMessage() for record in caplog.records if "waits since" in record.getMessage()]
+    first, second, *_ = sorted(choose_clients(3, 1, 3, 2) if not extra else range(3))
+    assert re.search(rf"^train of round 1 waits since \d+ s for .*client {first} \(node 7, not connected\)", said[0])
+    if extra:  # in the order of the fold only the next one is known to be silent
+        assert re.search(rf"client {second} \(node 11, last heartbeat 1\d s ago\)", said[0])

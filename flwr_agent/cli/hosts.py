@@ -1,0 +1,145 @@
+"""Commands of the hosts of a federation: certificates and keys, the SuperLink and its SuperExec, a site."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flwr_agent.cli import overrides
+from flwr_agent.errors import AgentError, ConfigError
+from flwr_agent.hosts.finding import Finding, Verdict
+
+PARTITION = "partition-id"
+Certificates = Annotated[
+    Path,
+    typer.Argument(help="Folder that `flwr-agent certificates` made.", exists=True, file_okay=False, resolve_path=True),
+]
+Address = Annotated[str, typer.Option("--superlink", help="HOST:PORT of the SuperLink.")]
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        "--root-certificates",
+        help="Certificate of the authority that signed the SuperLink's (ca.crt); without it those of the system count.",
+        exists=True,
+        resolve_path=True,
+    ),
+]
+Threads = Annotated[int, typer.Option(min=1, help="CPU threads of one process of an app.")]
+
+
+class UnfitError(AgentError, RuntimeError):
+    """This host could not do its part; says what was found and the way out."""
+
+
+def certificates(
+    folder: Annotated[Path, typer.Argument(help="Folder to make.")],
+    hosts: Annotated[list[str], typer.Argument(help="Names and addresses under which sites reach the SuperLink.")],
+) -> None:
+    """Make what a SuperLink needs: an authority, the SuperLink's certificate and key, a SuperExec's secret."""
+    from flwr_agent.hosts.certificates import make_authority
+
+    made = make_authority(folder, list(dict.fromkeys([*hosts, "localhost", "127.0.0.1"])))
+    typer.echo(f"{made.root}: give it to every site and to whoever submits runs")
+    typer.echo(f"{made.certificate}, {made.key}, {made.secret}: they stay on the SuperLink's host")
+
+
+def key(
+    file: Annotated[Path, typer.Argument(help="File of the private key; FILE.pub will be the public one.")],
+) -> None:
+    """Make a site's key: the private half stays at the site, the public half is registered at the SuperLink."""
+    from flwr_agent.hosts.certificates import make_key
+
+    public = make_key(file)
+    typer.echo(f"{public}: send it to the SuperLink's host, for `flwr-agent register {public.name}`")
+
+
+def register(
+    public_key: Annotated[Path, typer.Argument(help="A site's public key.", exists=True, resolve_path=True)],
+    *,
+    superlink: Address = "127.0.0.1:8000",
+    root_certificates: Root = None,
+) -> None:
+    """Let the site with this key join, now and whenever it comes back."""
+    from flwr_agent.hosts.launched import SUPERLINK, Where
+    from flwr_agent.hosts.superlink import reached
+
+    with reached(Where(kind=SUPERLINK, superlink=superlink, root_certificates=str(root_certificates or ""))) as link:
+        link.register(public_key)
+    typer.echo(f"{public_key.name} may join")
+
+
+def superlink(
+    folder: Certificates,
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "0.0.0.0",  # noqa: S104 - sites come from outside
+    port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
+    database: Annotated[Path, typer.Option(help="File with the state of runs.", resolve_path=True)] = Path("state.db"),
+    threads: Threads = 1,
+) -> None:
+    """Become a SuperLink: TLS, known sites alone, state on disk; a SuperExec beside it runs the ServerApps."""
+    from flwr_agent.hosts import local, network
+    from flwr_agent.hosts.certificates import Authority
+    from flwr_agent.rl import launch
+
+    _insist([network.port(port)])
+    command = local.superlink_command(Authority(folder), host, port, database)
+    launch.become(command, launch.child_env(None, threads=threads))
+
+
+def superexec(folder: Certificates, *, superlink: Address = "127.0.0.1:8000", threads: Threads = 1) -> None:
+    """Become the SuperExec of a SuperLink: what starts the ServerApps, and outlives a SuperLink that is restarted."""
+    from flwr_agent.hosts import local
+    from flwr_agent.hosts.certificates import Authority
+    from flwr_agent.rl import launch
+
+    launch.become(local.superexec_command(Authority(folder), superlink), launch.child_env(None, threads=threads))
+
+
+def site(  # noqa: PLR0913 - options of a command
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE]...", help="What this site says of itself (Flower's node config)."),
+    ] = None,
+    *,
+    superlink: Address,
+    key: Annotated[Path, typer.Option(help="This site's private key.", resolve_path=True)],
+    partition_id: Annotated[int, typer.Option(min=0, help="The client that this site is.")],
+    root_certificates: Root = None,
+    port: Annotated[int, typer.Option(help="Loopback port for ClientApps; each site of a host its own.")] = 9094,
+    threads: Threads = 1,
+) -> None:
+    """Become a site's SuperNode, once its key, port, SuperLink and clock are found to be in order."""
+    from flwr_agent.hosts import local, network
+    from flwr_agent.rl import launch
+
+    _insist([network.key(key), network.port(port), *network.superlink(superlink, root_certificates)])
+    config = to_node_config({**overrides.parse(settings or []), PARTITION: partition_id})
+    command = local.supernode_command(superlink, root_certificates, key, port, config)
+    launch.become(command, launch.child_env(None, threads=threads))
+
+
+def to_node_config(settings: dict[str, bool | int | float | str]) -> str:
+    """What Flower's `--node-config` takes.
+
+    Raises:
+        ConfigError: a name or value that cannot stand there.
+
+    Example:
+        >>> to_node_config({"partition-id": 0, "data": "/srv/shop"})
+        'partition-id=0 data="/srv/shop"'
+    """
+    for name, value in settings.items():
+        if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or '"' in str(value):
+            raise ConfigError(name, value, "a site's settings are NAME=VALUE, without quotation marks in them")
+    return " ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in settings.items())
+
+
+def _insist(findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        typer.echo(str(finding))
+        if finding.verdict is Verdict.FAIL:
+            raise UnfitError(f"{finding.name}: {finding.found}; {finding.fix}")

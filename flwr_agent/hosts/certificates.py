@@ -1,0 +1,191 @@
+"""Certificates of a SuperLink and keys of SuperNodes, as Flower reads them.
+
+The SuperLink proves who it is by TLS, with a certificate that an authority of the federation's own has signed; each
+SuperNode proves who it is by a key whose public half is registered at the SuperLink.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flwr_agent.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+DAYS = 1825
+"""How long certificates are valid; as the authority signs once, both end together."""
+BACKDATED = timedelta(days=1)
+"""Certificates are valid from a day before they are made, for hosts whose clocks differ."""
+SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """The files of a SuperLink's TLS, in one folder.
+
+    Example:
+        >>> Authority(Path("certificates")).root
+        PosixPath('certificates/ca.crt')
+    """
+
+    folder: Path
+
+    @property
+    def root(self) -> Path:
+        """The authority's certificate: what SuperNodes and commands trust; not a secret."""
+        return self.folder / "ca.crt"
+
+    @property
+    def certificate(self) -> Path:
+        """The SuperLink's certificate."""
+        return self.folder / "server.pem"
+
+    @property
+    def key(self) -> Path:
+        """The SuperLink's private key."""
+        return self.folder / "server.key"
+
+    @property
+    def secret(self) -> Path:
+        """What a SuperExec shows the SuperLink before it may run ServerApps."""
+        return self.folder / "superexec.secret"
+
+
+def make_authority(folder: Path, hosts: Sequence[str]) -> Authority:
+    """Make an authority, and a certificate of a SuperLink that is reached under the names and addresses `hosts`.
+
+    The authority's private key is not kept: whoever has it could pose as the SuperLink. New hosts, or an expired
+    certificate, need a new authority, whose `ca.crt` every site must get.
+
+    Raises:
+        ConfigError: no host is given, or the folder holds an authority already.
+    """
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    if not hosts:
+        raise ConfigError("hosts", "", "give the name or address under which sites reach the SuperLink")
+    found = Authority(folder)
+    if found.root.exists():
+        raise ConfigError("folder", str(folder), f"holds {found.root.name} already; choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    signer, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority = _certificate(signer, None, "flwr-agent federation", signer)
+    server = _certificate(key, authority, hosts[0], signer, hosts)
+    found.root.write_bytes(_pem(authority))
+    found.certificate.write_bytes(_pem(server))
+    _write_private(found.key, _private_pem(key))
+    _write_private(found.secret, secrets.token_bytes(SECRET_BYTES))
+    return found
+
+
+def make_key(file: Path) -> Path:
+    """Make a SuperNode's private key in `file` and return the file of its public key, which the SuperLink registers.
+
+    Raises:
+        ConfigError: the file exists.
+    """
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    if file.exists():
+        raise ConfigError(
+            "key", str(file), "exists; a new key would have to be registered anew, so choose another name"
+        )
+    key = ec.generate_private_key(ec.SECP384R1())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    _write_private(
+        file,
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        ),
+    )
+    public = file.with_name(file.name + ".pub")
+    public.write_bytes(
+        key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH) + b"\n"
+    )
+    return public
+
+
+def _certificate(
+    key: EllipticCurvePrivateKey,
+    issuer: x509.Certificate | None,
+    name: str,
+    signer: EllipticCurvePrivateKey,
+    hosts: Sequence[str] = (),
+) -> x509.Certificate:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now, is_authority = datetime.now(UTC), issuer is None
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + timedelta(days=DAYS))
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .add_extension(_usage(is_authority=is_authority), critical=True)
+    )
+    if hosts:
+        builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    return builder.sign(signer, hashes.SHA256())
+
+
+def _usage(*, is_authority: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=not is_authority,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _host(host: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def _private_pem(key: EllipticCurvePrivateKey) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write_private(file: Path, data: bytes) -> None:
+    """Write what only this user may read."""
+    file.touch(mode=0o600, exist_ok=False)
+    file.write_bytes(data)

@@ -1,0 +1,83 @@
+"""`launch.json`: how the run in a folder was started, and who follows it, so that other commands find it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from flwr_agent.errors import ResumeError
+
+FILE, LOGS = "launch.json", "logs"
+KEPT = (FILE, LOGS)
+"""What a run folder holds that the launcher writes; it is no part of the run's state."""
+SIMULATION, DEPLOYMENT, SUPERLINK = "simulation", "deployment", "superlink"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Where:
+    """Which Flower runs it.
+
+    Example:
+        >>> Where(kind=SUPERLINK, superlink="superlink.example.org:8000", root_certificates="/etc/flwr-agent/ca.crt")
+    """
+
+    kind: str = SIMULATION
+    """`simulation` and `deployment` start a SuperLink of the run's own, `superlink` uses one that runs."""
+    superlink: str = ""
+    """Its `HOST:PORT`, or the name of a connection in the user's Flower configuration."""
+    root_certificates: str = ""
+    """File with the certificate of the authority that signed the SuperLink's; empty trusts those of the system."""
+    federation: str = ""
+    """Flower federation at that SuperLink; empty is its default one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """One start of a run."""
+
+    where: Where
+    """Which Flower runs it."""
+    settings: Mapping[str, Any]
+    """Dotted key -> value: what the preset and the overrides set."""
+    run_id: int
+    """Flower's number for it."""
+    pid: int = field(default_factory=lambda: psutil.Process().pid)
+    """The process that follows it."""
+    created: float = field(default_factory=lambda: psutil.Process().create_time())
+    """When that process started, because process ids come round again."""
+
+    def write(self, folder: Path) -> None:
+        """Write it into a run folder, in place of the last one."""
+        tmp = folder / (FILE + ".tmp")
+        tmp.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
+        tmp.replace(folder / FILE)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The last start of the run in a folder.
+
+        Raises:
+            ResumeError: it was not started by `flwr-agent run`, or the file is damaged.
+        """
+        file = folder / FILE
+        if not file.is_file():
+            raise ResumeError(f"{folder} holds no {FILE}; give the run folder of a run that `flwr-agent run` started")
+        try:
+            facts = json.loads(file.read_text(encoding="utf-8"))
+            return cls(**{**facts, "where": Where(**facts["where"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise ResumeError(f"{file} is damaged ({error}); start the run by its command instead") from error
+
+    def follower(self) -> psutil.Process | None:
+        """The process that follows the run, if it is alive."""
+        try:
+            process = psutil.Process(self.pid)
+            return process if abs(process.create_time() - self.created) < 1.0 and process.is_running() else None
+        except psutil.NoSuchProcess:
+            return None

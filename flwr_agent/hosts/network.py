@@ -1,0 +1,95 @@
+"""What a host is on the network: ports, the SuperLink it is to join, the clock they must share, its key."""
+
+from __future__ import annotations
+
+import re
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import requests
+
+from flwr_agent.hosts.finding import Finding, Verdict
+
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+AHEAD_S, BEHIND_S = 5.0, 300.0
+"""Flower refuses a SuperNode whose clock is further from its SuperLink's."""
+DATE_S = 1.0
+"""Resolution of the clock a server shows."""
+NTP = "let NTP set the clock (timedatectl set-ntp true)"
+
+
+def port(number: int) -> Finding:
+    """A port that a process of this host is to listen on."""
+    low, high = map(int, EPHEMERAL.read_text(encoding="ascii").split()) if EPHEMERAL.is_file() else (32768, 60999)
+    name = f"port {number}"
+    if low <= number <= high:
+        fix = f"choose one below {low}, or reserve it (sysctl net.ipv4.ip_local_reserved_ports={number})"
+        return Finding(name, Verdict.FAIL, f"in the range of outgoing connections, {low} to {high}", fix)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", number))
+        except PermissionError:
+            return Finding(name, Verdict.FAIL, "may not be used by this user", "choose one above 1023")
+        except OSError:
+            return Finding(name, Verdict.FAIL, "is taken", f"end what listens there (ss -ltnp 'sport = :{number}')")
+    return Finding(name, Verdict.OK, "free")
+
+
+def superlink(address: str, root: Path | None) -> Iterator[Finding]:
+    """Whether the SuperLink answers under TLS that this host trusts, and what its clock says."""
+    try:
+        with requests.Session() as session:
+            session.trust_env = False
+            sent = time.time()
+            answer = session.get(f"https://{address}/health", timeout=10, verify=str(root) if root else True)
+            middle = (sent + time.time()) / 2
+            answer.raise_for_status()
+    except requests.exceptions.SSLError as error:
+        fix = "give --root-certificates its ca.crt, and the address that its certificate names"
+        yield Finding("superlink", Verdict.FAIL, f"{address} is not trusted ({_reason(error)})", fix)
+        return
+    except (requests.RequestException, OSError) as error:
+        fix = "start it, open its port in the firewall, check the address"
+        yield Finding("superlink", Verdict.FAIL, f"{address} does not answer ({_reason(error)})", fix)
+        return
+    yield Finding("superlink", Verdict.OK, f"{address} answers")
+    yield clock(middle - parsedate_to_datetime(answer.headers["date"]).timestamp())
+
+
+def clock(ahead_s: float) -> Finding:
+    """Our clock against the SuperLink's, in seconds; positive is ahead."""
+    found = f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} the SuperLink's"
+    if not -BEHIND_S - DATE_S <= ahead_s <= AHEAD_S + DATE_S:
+        return Finding("clock", Verdict.FAIL, found, f"Flower would refuse this host; {NTP}")
+    if abs(ahead_s) > 2 * DATE_S:
+        return Finding("clock", Verdict.WARN, found, NTP)
+    return Finding("clock", Verdict.OK, "agrees with the SuperLink's")
+
+
+def key(file: Path) -> Finding:
+    """The private key that a SuperNode shows."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    make = "make one (flwr-agent key FILE) and have its .pub registered at the SuperLink"
+    try:
+        found = load_ssh_private_key(file.read_bytes(), None)
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        return Finding("key", Verdict.FAIL, f"{file} cannot be read ({error})", make)
+    if not isinstance(found, EllipticCurvePrivateKey):
+        return Finding("key", Verdict.FAIL, f"{file} is not an elliptic-curve key", make)
+    if file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return Finding("key", Verdict.WARN, f"{file} can be read by others", f"chmod 600 {file}")
+    return Finding("key", Verdict.OK, str(file))
+
+
+def _reason(error: Exception) -> str:
+    """The innermost words of a nested network error."""
+    text = re.sub(r"<[^>]*>", "", str(error))
+    return re.split(r"[:(] ?", text.strip(" )'\""))[-1].strip(" )'\"") or type(error).__name__

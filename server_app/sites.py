@@ -1,0 +1,76 @@
+"""Held-out scores where every site has its own tasks: each plays its own, and the weakest stands beside the mean."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType
+from flwr.serverapp import Grid
+
+from flwr_agent import protocol
+from flwr_agent.errors import ProtocolError
+from flwr_agent.requests import EvaluateReply
+from server_app.evaluate import Play, policy_of
+from strategies.nodes import Nodes
+from strategies.stream import pull, push
+
+logger = logging.getLogger("flwr.agent")
+WORST = "worst_client/"
+"""Prefix of the lowest value of a score over the clients."""
+
+
+def on_sites(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
+    """Let every connected site play its own held-out tasks; one that does not answer is left out, by name."""
+    nodes = Nodes(grid, protocol.BOUND, connect_timeout_s=timeout_s)
+
+    def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
+        deadline = time.monotonic() + timeout_s
+        placed = protocol.for_round(record, round_=round_, placement=protocol.BOUND)
+        content = protocol.request_content(policy_of(arrays), placed)
+        there = nodes.clients(at_least=1)
+        client_of = {node: client for client, node in there.items()}
+        messages = [Message(content, node, MessageType.EVALUATE, group_id=str(round_)) for node in there.values()]
+        sent, replies = push(grid, messages), {}
+        for answer in pull(grid, sent, deadline):
+            client = client_of[sent[answer.metadata.reply_to_message_id].metadata.dst_node_id]
+            try:
+                replies[client] = _checked(answer, content)
+            except ProtocolError as error:
+                logger.warning("round %d: client %d did not evaluate: %s", round_, client, error)
+        if not replies:
+            raise ProtocolError(f"no site evaluated round {round_}; {len(there)} are connected")
+        return together(round_, replies)
+
+    return play
+
+
+def _checked(answer: Message, asked: object) -> EvaluateReply:
+    if answer.has_error():
+        raise ProtocolError(answer.error.reason)
+    return protocol.evaluate_reply(answer.content, asked)
+
+
+def together(round_: int, replies: Mapping[int, EvaluateReply]) -> EvaluateReply:
+    """One reply of many clients: metrics are means over clients, beside the lowest success and each client's own.
+
+    Example:
+        >>> together(1, {0: EvaluateReply(round=1, metrics={"success": 0.5}), 4: EvaluateReply(round=1, metrics={"success": 0.1})}).metrics
+        {'success': 0.3, 'worst_client/success': 0.1, 'clients': 2.0}
+    """
+    found = [replies[client] for client in sorted(replies)]
+    names = [name for name in found[0].metrics if all(name in reply.metrics for reply in found)]
+    metrics = {name: float(np.mean([reply.metrics[name] for reply in found])) for name in names}
+    scores = [name for name in names if name.rpartition("/")[2] in ("success", "task_score")]
+    worst = {WORST + name: min(reply.metrics[name] for reply in found) for name in scores}
+    modes = [mode for mode in found[0].outcomes if all(mode in reply.outcomes for reply in found)]
+    return EvaluateReply(
+        round=round_,
+        metrics=metrics | worst | {"clients": float(len(found))},
+        outcomes={mode: tuple(value for reply in found for value in reply.outcomes[mode]) for mode in modes},
+        tasks=tuple(f"{client}:{task}" for client in sorted(replies) for task in replies[client].tasks),
+        types=tuple(kind for reply in found for kind in reply.types),
+        clients={client: {name: replies[client].metrics[name] for name in scores} for client in sorted(replies)},
+    )

@@ -1,0 +1,86 @@
+"""Commands on a run's folder, without a run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from flwr_agent.cli import runs
+from flwr_agent.cli.app import app
+from flwr_agent.config import resolve
+from flwr_agent.errors import AgentError, ResumeError
+from flwr_agent.hosts.launched import Launch, Where
+
+DEAD = {"pid": 2**22 - 1, "created": 0.0}
+
+
+def folder_of(path: Path, *, rounds_done: int, launch: Launch | None) -> Path:
+    config = resolve({"federation.rounds": 3, "trainer.lr": 0.5})
+    (path / "config.json").write_text(json.dumps({"fingerprint": "", "config": config.flat()}))
+    ledger = [{"kind": "round", "round": n + 1, "seconds": {"train": 1.0}} for n in range(rounds_done)]
+    ledger += [{"kind": "client", "round": rounds_done + 1, "client_id": 1, "status": "failed", "reason": "no disk"}]
+    (path / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ledger))
+    if launch:
+        launch.write(path)
+    return path
+
+
+def launched(**process: float) -> Launch:
+    return Launch(where=Where(), settings={"trainer.lr": 0.5}, run_id=7, **process)
+
+
+def said(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_status_of_a_run_whose_launcher_is_gone_says_how_to_go_on(tmp_path: Path):
+    out = said("status", folder_of(tmp_path, rounds_done=1, launch=launched(**DEAD)))
+    assert f"{tmp_path}: interrupted" in out
+    assert "round 1 of 3 done" in out
+    assert "client 1 failed in round 2: no disk" in out
+    assert f"flwr-agent resume {tmp_path}" in out
+
+
+@pytest.mark.parametrize(
+    ("rounds_done", "process", "state"),
+    [(1, {}, "running"), (3, DEAD, "finished:completed"), (2, DEAD, "interrupted")],
+)
+def test_status_for_machines_holds_the_same(tmp_path: Path, rounds_done: int, process: dict, state: str):
+    folder_of(tmp_path, rounds_done=rounds_done, launch=launched(**process))
+    facts = json.loads(said("status", tmp_path, "--json"))
+    assert (facts["state"], facts["round"], facts["rounds"], facts["run_id"]) == (state, rounds_done, 3, 7)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path):
+    with pytest.raises(ResumeError, match=r"holds neither launch\.json nor ledger\.jsonl"):
+        said("status", tmp_path)
+
+
+def test_stop_ends_the_process_that_follows_the_run_and_nothing_else(tmp_path: Path):
+    follower = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        created = runs.psutil.Process(follower.pid).create_time()
+        out = said("stop", folder_of(tmp_path, rounds_done=1, launch=launched(pid=follower.pid, created=created)))
+        assert "flwr-agent resume" in out
+        assert Launch.read(tmp_path).follower() is None
+        with pytest.raises(ResumeError, match="nothing runs in"):
+            said("stop", tmp_path)
+    finally:
+        follower.kill()
+
+
+def test_a_running_run_is_not_started_twice(tmp_path: Path):
+    folder_of(tmp_path, rounds_done=1, launch=launched())
+    with pytest.raises(AgentError, match="is running; stop it first"):
+        said("resume", tmp_path)
+
+
+def test_what_goes_on_is_the_run_in_the_folder_not_the_last_start_that_it_refused(tmp_path: Path):
+    refused = Launch(where=Where(), settings={"trainer.lr": 0.9}, run_id=8)
+    folder_of(tmp_path, rounds_done=1, launch=refused)
+    assert runs._settings(tmp_path, refused) == {"federation.rounds": 3, "trainer.lr": 0.5}

@@ -1,0 +1,53 @@
+import ssl
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+
+from flwr_agent.errors import ConfigError
+from flwr_agent.hosts.certificates import Authority, make_authority, make_key
+
+
+def shake_hands(authority: Authority, *, trusted: Path, name: str) -> None:
+    """A TLS handshake in memory; raises what the client would."""
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_context.load_cert_chain(authority.certificate, authority.key)
+    client_context = ssl.create_default_context(cafile=trusted)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    client = client_context.wrap_bio(to_client, to_server, server_hostname=name)
+    for _ in range(4):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+
+
+def test_a_certificate_is_good_for_the_hosts_it_names_alone(tmp_path: Path):
+    authority = make_authority(tmp_path / "tls", ["superlink.example.org", "127.0.0.1"])
+    shake_hands(authority, trusted=authority.root, name="superlink.example.org")
+    shake_hands(authority, trusted=authority.root, name="127.0.0.1")
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        shake_hands(authority, trusted=authority.root, name="other.example.org")
+
+
+def test_another_authority_is_not_trusted(tmp_path: Path):
+    ours, theirs = (make_authority(tmp_path / name, ["localhost"]) for name in ("ours", "theirs"))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(ours, trusted=theirs.root, name="localhost")
+
+
+def test_secrets_are_for_their_owner_alone_and_nothing_is_overwritten(tmp_path: Path):
+    authority = make_authority(tmp_path, ["localhost"])
+    public = make_key(tmp_path / "site")
+    for secret in (authority.key, authority.secret, tmp_path / "site"):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    with pytest.raises(ConfigError, match=r"holds ca\.crt already"):
+        make_authority(tmp_path, ["localhost"])
+    with pytest.raises(ConfigError, match="registered anew"):
+        make_key(tmp_path / "site")
+    private = load_ssh_private_key((tmp_path / "site").read_bytes(), None)
+    assert private.public_key() == load_ssh_public_key(public.read_bytes())
+    assert private.curve.name == "secp384r1"
