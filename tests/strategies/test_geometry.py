@@ -67,5 +67,7 @@ def test_a_round_has_the_cosine_of_its_two_clients(keys):
 
 @pytest.mark.usefixtures("task_identity")
 def test_without_the_clients_lengths_or_without_a_mean_there_is_none():
-    assert "update_cosine" not in round_metrics(client())
-    assert "update_cosine" not in round_metrics(client(told), strategy__name="fedmedian")
+    three = {"federation__total_clients": 3, "federation__clients_per_round": 3}
+    assert "update_cosine" in round_metrics(client(told), **three)
+    assert "update_cosine" not in round_metrics(client(), **three)
+    assert "update_cosine" not in round_metrics(client(told), strategy__name="fedmedian", **three)
