@@ -36,6 +36,7 @@ METRICS: Mapping[str, str] = {
     "importance*": "weights that correct for the generator",
     "grad_norm*": "gradient norm before and after clipping",
     "prox_norm": "norm of the proximal term",
+    "update_norm": "how far the client moved the policy",
     "critic/*": "value model: loss, values, returns",
     "lora/*": "adapters: norms and errors of their average",
     "reward": "mean training reward",

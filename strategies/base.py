@@ -25,6 +25,7 @@ from flwr_agent.wire import DELTA, VALUE
 from strategies.aggregate import Aggregator, Mean
 from strategies.exchange import Exchange
 from strategies.fold import Fold, Request
+from strategies.geometry import likeness
 from strategies.nodes import Nodes, default_placement
 from strategies.privacy import CentralDP, ClippedMean
 from strategies.rounds import Observer, Round
@@ -95,6 +96,7 @@ class RoundStrategy(Strategy):
         self._observer, self._replay = Observer(), {}
         self._nodes: Nodes | None = None
         self._fold: Fold | None = None
+        self._measured: dict[str, float] = {}
         self._folded = np.zeros(total_clients, np.int64)
 
     @classmethod
@@ -246,7 +248,7 @@ class RoundStrategy(Strategy):
             round=server_round,
             clients=tuple(fold.accepted),
             arrays=new,
-            metrics=fold.mean_metrics() | self.measured(),
+            metrics=self._measured,
             seconds=dict(zip(("place", "send", "receive_and_fold"), seconds, strict=True)),
             privacy={} if self.privacy is None else self.privacy.spent(server_round),
             state=self.state_arrays(),
@@ -319,10 +321,13 @@ class RoundStrategy(Strategy):
                 f"start the run again to resume it ({fold.why_short()})"
             )
         self._observer.accepted(server_round, tuple(fold.accepted))
-        new = self.step(fold.base, self._combined(server_round, fold))
+        combined = self._combined(server_round, fold)
+        alike = likeness(fold, combined) if isinstance(self._aggregator(fold.base), Mean) else {}
+        new = self.step(fold.base, combined)
         if self.error_feedback:
             self._folded[fold.accepted] = server_round
-        return to_record(new, keep_input=False), MetricRecord({**fold.mean_metrics(), **self.measured()})
+        self._measured = fold.mean_metrics() | alike | self.measured()
+        return to_record(new, keep_input=False), MetricRecord(self._measured)
 
     def _aggregator(self, base: Arrays) -> Aggregator:
         if self.privacy is None:

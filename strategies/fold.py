@@ -20,6 +20,8 @@ from strategies.aggregate import Aggregator
 from strategies.rounds import ClientOutcome, Status
 from strategies.spool import Spool
 
+UPDATE_NORM = "update_norm"
+"""Metric by which a client says how far it has moved the policy."""
 logger = logging.getLogger("flwr.agent")
 
 
@@ -62,6 +64,10 @@ class Fold:
         """Requests that ended otherwise."""
         self.received_bytes = 0
         """Array bytes of all replies."""
+        self.lengths: list[float] = []
+        """Length of each accepted update by its client's word; NaN where that is not known of what was folded."""
+        self.weights: list[float] = []
+        """Weight of each accepted reply."""
         self._requests: list[Request] = []
         self._round, self._weigh, self._tell = round_, weigh, tell
         self._into, self._metrics = into, []
@@ -137,6 +143,8 @@ class Fold:
         else:
             self._spool.put(asked.client_id, move(reply.arrays), weight)
         self._metrics.append(reply.metrics)
+        self.lengths.append(math.nan if note else reply.metrics.get(UPDATE_NORM, math.nan))
+        self.weights.append(weight)
         self._end(
             asked,
             Status.ACCEPTED,

@@ -95,7 +95,7 @@ def test_a_cell_is_found_by_what_only_its_path_holds():
         find("env_heterogeneity/ppo/webshop/rank_wraper")
 
 
-def test_the_table_names_the_arms_of_the_partition_table():
+def test_the_table_names_every_partition_but_that_of_sites_with_tasks_of_their_own():
     from envs.partition.registry import STRATEGIES
 
     assert {arm.strategy for arm in ARMS.values()} == set(STRATEGIES) - {"site"}
