@@ -84,7 +84,10 @@ def test_a_local_run_holds_its_client_s_shard_of_the_federation():
         ({"federation.mode": "centralised"}, "did you mean 'centralized'"),
         ({"federation.extra_clients": 1}, "with clients_per_round makes 3, more than federation.total_clients=2"),
         ({"federation.mode": "federated", "trainer.optimizer_reset": "never"}, "or a baseline as federation.mode"),
-        ({"federation.budget": "samples", "federation.mode": "local", "trainer.tasks_per_step": 101}, "exceeds 1000"),
+        (
+            {"federation.budget": "samples", "federation.mode": "local", "trainer.tasks_per_step": 10_001},
+            "exceeds 100000",
+        ),
     ],
 )
 def test_keys_that_fit_no_mode_are_refused(keys, message):

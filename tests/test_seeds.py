@@ -39,8 +39,8 @@ def test_windows_of_clients_and_rounds_do_not_meet():
 
 
 def test_more_rows_than_a_window_holds_are_refused():
-    with pytest.raises(ValueError, match="501 rows x 2 epochs exceed 1000"):
-        row_seeds(1, 501, 2)
+    with pytest.raises(ValueError, match="50001 rows x 2 epochs exceed 100000"):
+        row_seeds(1, 50_001, 2)
 
 
 def test_a_seed_draws_the_same_task_everywhere():

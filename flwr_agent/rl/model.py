@@ -90,7 +90,7 @@ def load_model(config: RunConfig, *, dtype: torch.dtype) -> PreTrainedModel:
                 source, dtype=dtype, attn_implementation=attention, output_loading_info=True
             )
         except (ImportError, ValueError) as error:
-            if attention.split("_")[0] not in str(error):
+            if attention.split("_")[0] not in str(error).lower():
                 raise
             fix = f"{named.cause(error)}; use sdpa or eager"
             raise ConfigError("model.attention", attention, fix) from error

@@ -194,7 +194,7 @@ def _decode(frame: dict[str, Any]) -> Any:
         fields["config"] = resolve(fields["config"])
     if "outcomes" in fields:
         fields["outcomes"] = {name: tuple(values) for name, values in fields["outcomes"].items()}
-        fields |= {name: tuple(fields[name]) for name in ("tasks", "types")}
+        fields |= {name: tuple(fields[name]) for name in ("tasks", "types", "episodes")}
     return KINDS[frame["kind"]](**fields)
 
 

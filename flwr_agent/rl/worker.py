@@ -26,9 +26,8 @@ def serve(request: TrainRequest | EvaluateRequest) -> TrainReply | EvaluateReply
 
     key = f"{request.experiment} {request.config.identity()}"
     if key not in _LEARNERS:
-        for learner in _LEARNERS.values():
-            learner.close()
-        _LEARNERS.clear()
+        while _LEARNERS:
+            _LEARNERS.popitem()[1].close()
         gc.collect()  # trainers hang in cycles: the old models go before the new ones come
         _LEARNERS[key] = Learner(request.config)
     learner = _LEARNERS[key]

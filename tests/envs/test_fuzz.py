@@ -86,7 +86,7 @@ def test_games_and_plain_classes_answer_ten_thousand_wild_texts(name, style):
     texts = asyncio.run(run())
     assert len(texts) == NUM_ACTIONS
     if name == "tinyguess":
-        assert set(texts) == {"say a number", "higher", "lower", "Correct!"}
+        assert {"say a number", "higher", "lower"} <= set(texts) <= {"say a number", "higher", "lower", "Correct!"}
 
 
 def test_the_parrot_keeps_the_contract():
