@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
@@ -11,8 +12,10 @@ import numpy as np
 from flwr_agent.arrays import BLOCK, NUM_THREADS
 from flwr_agent.requests import Arrays
 
-SPAN = 16 * BLOCK
+SPAN = 64 * BLOCK
 """Elements one task of the thread pool works through."""
+BLEND = 4 * BLOCK
+"""Elements blended at a time: threads that take turns with the interpreter's lock get on better with few long steps."""
 
 
 class Aggregator(Protocol):
@@ -49,13 +52,14 @@ class Mean:
         if weight <= 0:
             raise ValueError(f"weight {weight} must be positive")
         self._weight += weight
-        if not self._mean:
-            self._mean = {name: np.array(values, order="C") for name, values in arrays.items()}
-            return
         share = np.float32(weight / self._weight)
         with ThreadPoolExecutor(NUM_THREADS) as pool:
-            for name, values in self._mean.items():
-                list(pool.map(lambda span: _blend(*span, share), spans(values, arrays[name])))
+            if not self._mean:
+                copies = pool.map(lambda values: np.array(values, order="C"), arrays.values())
+                self._mean = dict(zip(arrays, copies, strict=True))
+                return
+            parts = itertools.chain.from_iterable(spans(into, arrays[name]) for name, into in self._mean.items())
+            list(pool.map(lambda span: _blend(*span, share), parts))
 
     def value(self) -> Arrays:
         """Hand out the mean and forget it; the next `add` starts a new one."""
@@ -80,8 +84,8 @@ def _cut(arrays: Sequence[np.ndarray], size: int) -> Iterator[tuple[np.ndarray, 
 
 
 def _blend(into: np.ndarray, new: np.ndarray, share: np.float32) -> None:
-    scratch = np.empty(min(BLOCK, into.size), into.dtype)
-    for block, other in blocks(into, new):
+    scratch = np.empty(min(BLEND, into.size), into.dtype)
+    for block, other in _cut((into, new), BLEND):
         step = scratch[: block.size]
         np.subtract(other, block, out=step)
         step *= share
