@@ -27,7 +27,6 @@ METRICS: Mapping[str, str] = {
     "padding_tokens": "positions of the rows that hold no token",
     "response_tokens": "tokens of all answers",
     "updates": "optimizer steps",
-    "update_norm": "how far the round moved the model",
     "loss": "mean policy loss",
     "kl": "mean divergence from the base model",
     "entropy": "mean entropy of the policy",

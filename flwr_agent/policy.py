@@ -49,8 +49,13 @@ def check_model(path: str) -> None:
         return
     if not folder.is_dir():
         raise ConfigError("model.path", path, "no such folder; give `tiny`, a model folder or a Hugging Face id")
-    if "model_type" not in _json(folder / "config.json", path):
+    settings = _json(folder / "config.json", path)
+    if "model_type" not in settings:
         raise DataError(folder / "config.json", "model_type", "missing; this is not a transformers model")
+    if settings.get("quantization_config"):
+        raise ConfigError(
+            "model.path", path, "its weights are quantised, which cannot be trained; give the original model"
+        )
     if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
         raise ConfigError("model.path", path, "the folder has no weights (*.safetensors); save the model there")
     if not any((folder / name).is_file() for name in TOKENIZERS):
@@ -132,10 +137,6 @@ def _check_lora(config: RunConfig) -> None:
     if ranks(config) != [lora.rank] and strategy == "lora_frozen_a":
         fix = "adapters that share a frozen A have one rank; use strategy.name=lora_average, or leave it unset"
         raise ConfigError("model.lora.client_ranks", lora.client_ranks, fix)
-    if lora.rank and config.algorithm.name == "ppo":
-        raise ConfigError(
-            "model.lora.rank", lora.rank, "ppo trains policy and critic whole; use 0, or algorithm.name=grpo"
-        )
     if lora.rank and config.trainer.deepspeed.startswith("zero3"):
         fix = "partitions no frozen weights of adapters; use zero1 or zero2"
         raise ConfigError("trainer.deepspeed", config.trainer.deepspeed, fix)

@@ -1,10 +1,12 @@
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from flwr_agent.config import resolve
 from flwr_agent.errors import ConfigError, DataError
-from flwr_agent.policy import check_model
+from flwr_agent.policy import check_model, check_policy
 
 FILES = {
     "config.json": json.dumps({"model_type": "llama"}),
@@ -66,3 +68,56 @@ def test_a_malformed_config_names_the_file(model: Path, text: str, message: str)
 def test_an_absent_folder_is_refused(path: str):
     with pytest.raises(ConfigError, match="no such folder"):
         check_model(path)
+
+
+RANKS = {"trainer.deepspeed": "zero2", "trainer.ranks": 2, "worker.gpus": 2.0, "worker.python": sys.executable}
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "reason"),
+    [
+        (
+            {"trainer.tasks_per_step": 3, "algorithm.group_size": 3},
+            "trainer.ranks",
+            "does not divide trainer.tasks_per_step",
+        ),
+        ({"trainer.minibatch_rows": 33}, "trainer.ranks", "does not divide trainer.minibatch_rows=33"),
+        ({"trainer.deepspeed": "none"}, "trainer.ranks", "several ranks need trainer.deepspeed"),
+        ({"worker.gpus": 1.0}, "trainer.ranks", "set worker.gpus=2 too"),
+        ({"trainer.deepspeed": "zero3", "model.lora.rank": 4}, "trainer.deepspeed", "use zero1 or zero2"),
+        (
+            {"trainer.deepspeed": "zero3", "algorithm.name": "ppo", "algorithm.group_size": 1},
+            "trainer.deepspeed",
+            "ppo trains two; use zero1 or zero2",
+        ),
+        ({"strategy.name": "lora_average"}, "model.lora.rank", "averages LoRA adapters; set a rank"),
+    ],
+)
+def test_a_group_or_an_adapter_that_cannot_be_is_refused(keys: dict[str, object], key: str, reason: str):
+    with pytest.raises(ConfigError, match=reason) as caught:
+        check_policy(resolve(RANKS, keys))
+    assert caught.value.key == key
+    check_policy(resolve(RANKS))
+
+
+def test_an_unknown_stage_names_those_there_are():
+    with pytest.raises(
+        ConfigError, match=r"zero4.*allowed: none, zero1, zero1-offload, zero2, .*did you mean"
+    ) as caught:
+        resolve({"trainer.deepspeed": "zero4"})
+    assert caught.value.key == "trainer.deepspeed"
+
+
+def test_a_gguf_file_is_looked_at(tmp_path: Path):
+    file = tmp_path / "model.gguf"
+    with pytest.raises(ConfigError, match="no such GGUF"):
+        check_model(str(file))
+    file.write_bytes(b"PK\x03\x04")
+    with pytest.raises(ConfigError, match="not a GGUF file"):
+        check_model(str(file))
+
+
+def test_quantised_weights_are_refused(model: Path):
+    (model / "config.json").write_text(json.dumps({"model_type": "llama", "quantization_config": {"bits": 4}}))
+    with pytest.raises(ConfigError, match="quantised"):
+        check_model(str(model))

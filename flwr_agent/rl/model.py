@@ -97,8 +97,6 @@ def load_model(config: RunConfig, *, dtype: torch.dtype) -> PreTrainedModel:
     if missing := sorted(found["missing_keys"]):
         fix = f"its files lack {len(missing)} weights of {type(model).__name__}, first {missing[0]!r}; use a causal LM"
         raise ConfigError("model.path", path, fix)
-    if not all(p.is_floating_point() for p in model.parameters()):
-        raise ConfigError("model.path", path, "a weight of it holds integers; give a model that is not quantised")
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 

@@ -94,13 +94,13 @@ def test_adapters_are_exported_merged_and_by_themselves(tmp_path):
 
 
 def test_a_critic_stands_beside_its_policy_and_starts_the_next_run(tmp_path):
-    _, arrays = run_of(tmp_path, algorithm__name="ppo", algorithm__group_size=1)
+    ppo = {"algorithm__name": "ppo", "algorithm__group_size": 1}
+    _, arrays = run_of(tmp_path, **ppo)
     export(tmp_path)
     loaded = AutoModelForTokenClassification.from_pretrained(tmp_path / "out" / "critic", dtype=torch.float32)
     kept = part(arrays, "critic/")
     assert all(np.array_equal(p.detach().numpy(), kept[name]) for name, p in loaded.named_parameters())
-    keys = {"model__path": str(tmp_path / "out"), "algorithm__name": "ppo", "algorithm__group_size": 1}
-    again = config(**guessing(tmp_path / "policy") | keys)
+    again = config(**guessing(tmp_path / "policy") | ppo | {"model__path": str(tmp_path / "out")})
     assert digest(initial_model(again).arrays) == digest(arrays)
 
 
