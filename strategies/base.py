@@ -322,7 +322,7 @@ class RoundStrategy(Strategy):
             )
         self._observer.accepted(server_round, tuple(fold.accepted))
         combined = self._combined(server_round, fold)
-        alike = likeness(fold, combined) if isinstance(self._aggregator(fold.base), Mean) else {}
+        alike = likeness(fold, combined) if fold.is_mean else {}
         new = self.step(fold.base, combined)
         if self.error_feedback:
             self._folded[fold.accepted] = server_round

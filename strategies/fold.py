@@ -16,7 +16,7 @@ from flwr_agent import protocol
 from flwr_agent.arrays import check_like
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, TrainReply
-from strategies.aggregate import Aggregator
+from strategies.aggregate import Aggregator, Mean
 from strategies.rounds import ClientOutcome, Status
 from strategies.spool import Spool
 
@@ -85,6 +85,11 @@ class Fold:
     def is_race(self) -> bool:
         """Whether the first usable replies count."""
         return self._spool is not None
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether replies are averaged as they are."""
+        return type(self._into) is Mean
 
     @property
     def requests(self) -> Sequence[Request]:

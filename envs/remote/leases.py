@@ -179,7 +179,7 @@ class Leases:
             async with asyncio.timeout(self.step_s):
                 if lease.env:
                     await lease.env.close()
-        except Exception:
+        except Exception:  # the environment boundary
             logger.warning("an environment could not be closed", exc_info=True)
         finally:
             self.num_taken -= 1

@@ -1,4 +1,4 @@
-"""Processes, device visibility and environment variables: the only module that touches them."""
+"""Flower's processes, device visibility and environment variables, which no other module touches."""
 
 from __future__ import annotations
 
@@ -86,6 +86,17 @@ def child_env(home: Path | None, *, threads: int, modules: Iterable[Path] = ()) 
         **({"FLWR_HOME": str(home), "RAY_TMPDIR": str(home)} if home else {}),
         **({"PYTHONPATH": os.pathsep.join(kept)} if kept else {}),
     }  # fmt: skip
+
+
+def worker_env(**more: str) -> dict[str, str]:
+    """Environment of a process of this package: ours, with the package first on its path, and `more`."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return dict(os.environ) | {"PYTHONPATH": path} | more
+
+
+def settle(values: Mapping[str, str], *, keep: bool = False) -> None:
+    """Set variables of this process; with `keep` those that are set already stay."""
+    os.environ.update({name: v for name, v in values.items() if not (keep and name in os.environ)})
 
 
 def visible_gpus() -> list[str]:

@@ -18,8 +18,7 @@ from filelock import FileLock
 
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, WorkerError
-from flwr_agent.paths import ROOT
-from flwr_agent.rl.launch import end_of, free_ports, visible_gpus
+from flwr_agent.rl.launch import end_of, free_ports, settle, visible_gpus, worker_env
 
 GRACE_S = 10.0
 """Seconds between asking a worker to end and ending it."""
@@ -60,13 +59,12 @@ def start_worker(
     """
     check_python(python, needs)
     interpreter = sys.executable if python == "same" else python
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     log = Path(f"{address}.log")
     with log.open("ab") as out:
         process = subprocess.Popen(
             [interpreter, "-m", "flwr_agent.rl.remote", address, str(idle_timeout_s), str(owner)],
             stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent, start_new_session=True,
-            env=dict(os.environ) | {"PYTHONPATH": path},
+            env=worker_env(),
         )  # fmt: skip
     Path(f"{address}.pid").write_text(str(process.pid), encoding="ascii")
     end = time.monotonic() + timeout_s
@@ -103,16 +101,15 @@ def start_ranks(config: RunConfig) -> list[subprocess.Popen[bytes]]:
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(config.worker.torch_threads)}
     group |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(trainer.ranks))
     group |= {} if visible_gpus() else {"DS_ACCELERATOR": "cpu"}
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     others = []
     for rank in range(1, trainer.ranks):
-        env = dict(os.environ) | group | {"PYTHONPATH": path, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        env = worker_env(**group, RANK=str(rank), LOCAL_RANK=str(rank))
         process = subprocess.Popen([sys.executable, "-m", "flwr_agent.rl.ranks"], stdin=subprocess.PIPE, env=env)
         if process.stdin:
             process.stdin.write(json.dumps(config.flat()).encode() + b"\n")
             process.stdin.flush()
         others.append(process)
-    os.environ.update(group | {"RANK": "0", "LOCAL_RANK": "0"})
+    settle(group | {"RANK": "0", "LOCAL_RANK": "0"})
     return others
 
 
@@ -168,8 +165,7 @@ def engine_start() -> Iterator[None]:
 
     An engine measures free memory while it starts, so two at once on a GPU would mislead each other.
     """
-    for name, value in VLLM.items():
-        os.environ.setdefault(name, value)
+    settle(VLLM, keep=True)
     with FileLock(Path(tempfile.gettempdir()) / f"flwr-agent-{os.getuid()}-engine.lock"):
         yield
 
