@@ -190,7 +190,7 @@ def supernode_command(address: str, root: Path | None, key: Path, port: int, nod
     )  # fmt: skip
 
 
-def _wait_until_healthy(service: Service, url: str, root: Path | None = None, timeout_s: float = 60.0) -> None:
+def _wait_until_healthy(service: Service, url: str, root: Path | None = None, timeout_s: float = 180.0) -> None:
     end = time.monotonic() + timeout_s
     with requests.Session() as session:
         session.trust_env = False  # no proxy on the way to loopback
