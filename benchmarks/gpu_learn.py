@@ -7,14 +7,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 from flwr_agent import presets
 from flwr_agent.cli import overrides
@@ -23,8 +26,10 @@ from flwr_agent.report.statistics import wilson
 from flwr_agent.rl import tiny
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.demos import demonstrate
+from flwr_agent.rl.generate import TransformersGenerator
 from flwr_agent.rl.model import load_model, load_tokenizer
-from flwr_agent.seeds import rng
+from flwr_agent.rl.rollout import Attempt, Rollout
+from flwr_agent.seeds import rng, seed_for
 from flwr_agent.world import to_adapter
 
 SETTINGS = {
@@ -43,16 +48,23 @@ SETTINGS = {
     "evaluation.every": 5,
 }
 """WebShop with compact prompts (the defaults), two SuperNodes that share the GPU."""
-RECIPE = tiny.Recipe(num_demos=1500, haste=0.85, num_steps=400, batch_rows=32, lr=1e-4, prompt_weight=0.0)
-RATES = (1e-5, 3e-5)
+RECIPE = tiny.Recipe(num_demos=1500, haste=0.85, num_steps=300, batch_rows=32, lr=2e-4, prompt_weight=0.0)
+"""One stage of the warm start."""
+STAGES, ENOUGH, PROBES = 4, 0.10, 96
+"""A warm start ends after the first stage that wins this share of so many training tasks, or after the last."""
+RATES = (2e-5, 6e-5)
+log = logging.getLogger("flwr_agent.rl.tiny")
 
 
 def main(model: str, folder: Path, extra: list[str]) -> None:
     """Imitate, then learn at each rate, side by side."""
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    log.setLevel(logging.DEBUG)
     settings = SETTINGS | {"model.path": model} | overrides.parse(extra)
     start = time.perf_counter()
     policy = warm_start(presets.load(settings), folder / "warm")
     facts = {"warm_start_s": time.perf_counter() - start}
+    log.info("the warm start took %.0f s", facts["warm_start_s"])
     rates = [settings["trainer.lr"]] if "trainer.lr" in settings else RATES
     runs = [
         (rate, begin(folder / f"run-{rate:g}", settings | {"model.path": policy, "trainer.lr": rate})) for rate in rates
@@ -72,13 +84,34 @@ def warm_start(config: RunConfig, folder: Path) -> str:
         demos = demonstrate(
             adapter, [tasks[i] for i in order], haste=RECIPE.haste, history=config.rollout.history, seed=RECIPE.version
         )
+        log.info("%d turns of %d tasks are shown", len(demos), len(order))
         policy = load_model(config, dtype=torch.float32)
-        # Weights move inside the block, so that no cast of them may be kept.
-        with torch.autocast(policy.device.type, torch.bfloat16, cache_enabled=False):
-            tiny.imitate(policy, chat, demos, RECIPE)
+        for stage in range(1, STAGES + 1):
+            # Weights move inside the block, so that no cast of them may be kept.
+            with torch.autocast(policy.device.type, torch.bfloat16, cache_enabled=False):
+                tiny.imitate(policy, chat, demos, replace(RECIPE, version=stage))
+                won = probe(policy, chat, config)
+            log.info("stage %d wins %.3f of %d training tasks", stage, won, PROBES)
+            if won >= ENOUGH:
+                break
         policy.save_pretrained(folder)
         chat.tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def probe(policy: PreTrainedModel, chat: Chat, config: RunConfig) -> float:
+    """Share of training tasks that the policy wins, sampled as in an evaluation."""
+    adapter = to_adapter(config)
+    generator = TransformersGenerator(policy, eos_ids=sorted(chat.eos_ids), pad_id=chat.pad_id)
+    rollout = Rollout(adapter, generator, chat, replace(config.rollout, schedule="lockstep"))
+    attempts = [
+        Attempt(task, 0, seed_for("probe", task.id), config.evaluation.temperature)
+        for task in adapter.tasks("train")[:PROBES]
+    ]
+    episodes = rollout.play(attempts)
+    for turn in episodes[0].turns:
+        log.info("probe: %d tokens -> %r", len(turn.prompt_ids), chat.text(turn.response_ids))
+    return sum(episode.success for episode in episodes) / len(episodes)
 
 
 def begin(output: Path, settings: dict[str, Any]) -> subprocess.Popen[bytes]:

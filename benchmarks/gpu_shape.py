@@ -50,10 +50,13 @@ def main(shape: str, tokenizer: str, folder: Path, *, has_long: bool) -> None:
         asked, facts, weights = client_round(learner, config, weights, round_)
         seen["rounds"].append(facts)
         save(folder, seen)
-    seen |= {"bare": bare(learner), "waves": raw_waves(learner, asked)}
+    seen |= {"waves": raw_waves(learner, asked), "bare": bare(learner)}
+    save(folder, seen)
+    seen["plain_waves"] = raw_waves(learner, asked, is_plain=True)
     save(folder, seen)
     if has_long:
         asked, seen["long"], _ = client_round(learner, lengthened(config), weights, 4)
+        save(folder, seen)
         seen["long_waves"] = raw_waves(learner, asked)
     save(folder, seen)
 
@@ -163,8 +166,11 @@ def measured(trainer: Any, name: str, facts: dict[str, float]) -> Iterator[None]
         delattr(trainer, name)
 
 
-def raw_waves(learner: Learner, asked: list[Request]) -> dict[str, float]:
-    """The same prompts by vLLM itself, turn after turn, each turn at once, from an empty cache."""
+def raw_waves(learner: Learner, asked: list[Request], *, is_plain: bool = False) -> dict[str, float]:
+    """The same prompts by vLLM itself, turn after turn, each turn at once, from an empty cache.
+
+    `is_plain` leaves out what training needs of an answer: a seed of its own and the sampled tokens' log-probs.
+    """
     turns: dict[int, list[Request]] = defaultdict(list)
     for request in asked:
         turns[sum(request.key == other.key for wave in turns.values() for other in wave)].append(request)
@@ -174,6 +180,8 @@ def raw_waves(learner: Learner, asked: list[Request]) -> dict[str, float]:
         for wave in turns.values():
             prompts = [{"prompt_token_ids": request.prompt_ids} for request in wave]
             parameters = [to_params(request, backend._eos_ids) for request in wave]
+            for one in parameters if is_plain else ():
+                one.seed = one.logprobs = None
             backend.llm.generate(prompts, parameters, use_tqdm=False)
         seconds = time.perf_counter() - start
     return {"waves": float(len(turns)), "requests": float(len(asked)), "seconds": seconds}
@@ -228,7 +236,8 @@ def synchronize() -> None:
 
 
 def save(folder: Path, seen: dict[str, Any]) -> None:
-    """Write what was seen so far."""
+    """Write what was seen so far, and say that there is something new."""
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {seen['shape']}: {', '.join(seen)}, {len(seen['rounds'])} rounds\n")
     (folder / f"{seen['shape']}.json").write_text(json.dumps(seen, indent=1), encoding="utf-8")
 
 

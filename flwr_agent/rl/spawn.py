@@ -18,20 +18,19 @@ from filelock import FileLock
 
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, WorkerError
-from flwr_agent.rl.launch import end_of, free_ports, settle, visible_gpus, worker_env
+from flwr_agent.rl.launch import end_of, free_ports, pinned, settle, visible_gpus, worker_env
 
 GRACE_S = 10.0
 """Seconds between asking a worker to end and ending it."""
 VLLM = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
-"""A colocated engine: in this very process, which is how it reads the trainer's tensors; nothing is reported anywhere,
-the sampler needs no compiler, and on CPU it takes 1 GiB and leaves threads to the scheduler."""
+"""A colocated engine: nothing is reported anywhere, the sampler needs no compiler, and on CPU it takes 1 GiB and leaves
+threads to the scheduler."""
 
 
 def start_worker(
@@ -103,7 +102,7 @@ def start_ranks(config: RunConfig) -> list[subprocess.Popen[bytes]]:
     group |= {} if visible_gpus() else {"DS_ACCELERATOR": "cpu"}
     others = []
     for rank in range(1, trainer.ranks):
-        env = worker_env(**group, RANK=str(rank), LOCAL_RANK=str(rank))
+        env = pinned(worker_env(**group, RANK=str(rank), LOCAL_RANK="0"), rank)
         process = subprocess.Popen([sys.executable, "-m", "flwr_agent.rl.ranks"], stdin=subprocess.PIPE, env=env)
         if process.stdin:
             process.stdin.write(json.dumps(config.flat()).encode() + b"\n")
@@ -160,12 +159,14 @@ def check_python(python: str, needs: Sequence[str]) -> None:
 
 
 @contextmanager
-def engine_start() -> Iterator[None]:
+def engine_start(*, is_apart: bool) -> Iterator[None]:
     """The block in which this process starts a vLLM engine: its settings, and one start at a time on this machine.
 
-    An engine measures free memory while it starts, so two at once on a GPU would mislead each other.
+    An engine measures free memory while it starts, so two at once on a GPU would mislead each other. In this very process
+    it reads the trainer's tensors; `is_apart` makes it a process of its own.
     """
     settle(VLLM, keep=True)
+    settle({"VLLM_ENABLE_V1_MULTIPROCESSING": str(int(is_apart)), "VLLM_WORKER_MULTIPROC_METHOD": "spawn"})
     with FileLock(Path(tempfile.gettempdir()) / f"flwr-agent-{os.getuid()}-engine.lock"):
         yield
 

@@ -192,13 +192,16 @@ def imitate(model: PreTrainedModel, chat: Chat, demos: Sequence[Demo], recipe: R
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=0.01, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.lr, recipe.num_steps, pct_start=0.1)
     model.train()
-    for rows in like_length_batches([len(p) + len(a) for p, a in zip(prompts, answers, strict=True)], recipe):
+    lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
+    for step, rows in enumerate(like_length_batches(lengths, recipe)):
         loss = _loss(model, [prompts[i] for i in rows], [answers[i] for i in rows], chat.pad_id, recipe.prompt_weight)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
+        if step % 50 == 0:
+            log.debug("imitation: step %d of %d, loss %.3f", step, recipe.num_steps, float(loss))
     model.eval()
 
 

@@ -1,4 +1,8 @@
-"""vLLM in the worker's own process, on the trainer's device; it sleeps while the trainer works."""
+"""vLLM on the trainer's device, in the worker's own process; it sleeps while the trainer works.
+
+Beside a client of several GPUs it is a process of its own: vLLM takes the group that PyTorch's processes form for the
+one its model is spread over.
+"""
 
 from __future__ import annotations
 
@@ -39,19 +43,24 @@ class ColocatedVLLM:
     def __init__(self, config: RunConfig, source: str, model: torch.nn.Module, *, eos_ids: Sequence[int]):
         self._eos_ids = list(eos_ids)
         self._queue: deque[Request] = deque()
-        with spawn.engine_start():
+        self._is_apart = config.trainer.ranks > 1
+        with spawn.engine_start(is_apart=self._is_apart):
             self.llm = _start(config, source, _memory(config, model))
         self._engine = self.llm.llm_engine
         self.llm.sleep(level=2)
 
     def load(self, weights: Weights) -> None:
         """Wake up with exactly these weights and an empty prefix cache."""
-        from flwr_agent.rl.vllm_weights import load_into
+        from flwr_agent.rl.vllm_weights import in_file, load_into
 
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # what training left there is not the engine's to use
         self.llm.wake_up(tags=["weights"])
-        load_into(self._engine.model_executor.driver_worker, weights)
+        if self._is_apart:
+            with in_file(weights) as path:
+                self.llm.collective_rpc("load_file", kwargs={"path": path})
+        else:
+            load_into(self._engine.model_executor.driver_worker, weights)
         self.llm.wake_up(tags=["kv_cache"])
         if not self.llm.reset_prefix_cache():
             raise WorkerError("vLLM kept prefixes of earlier weights in its cache")
@@ -140,5 +149,6 @@ def _start(config: RunConfig, source: str, memory: dict[str, Any]) -> LLM:
         enforce_eager=config.rollout.eager,
         disable_log_stats=True,
         seed=0,
+        worker_extension_cls="flwr_agent.rl.vllm_weights.WeightLoader",
         **memory,
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-import uuid
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -16,12 +15,12 @@ from typing import Any
 
 import requests
 from filelock import FileLock
-from safetensors.torch import save_file
 
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, WorkerError
 from flwr_agent.rl.engine import Weights
 from flwr_agent.rl.generate import Completion, Request
+from flwr_agent.rl.vllm_weights import in_file
 
 START = (
     "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --generation-config vllm --logprobs-mode processed_logprobs "
@@ -58,10 +57,8 @@ class ServedVLLM:
         """Take the server and give it exactly these weights, with an empty prefix cache."""
         with ExitStack() as stack:
             stack.enter_context(self._lock)
-            file = _memory() / f"flwr-agent-weights-{uuid.uuid4().hex}.safetensors"
-            stack.callback(file.unlink, missing_ok=True)
-            save_file({name: value.detach().cpu().contiguous() for name, value in weights}, file)
-            self._call("POST", "/collective_rpc", {"method": "load_file", "kwargs": {"path": str(file)}})
+            path = stack.enter_context(in_file(weights))
+            self._call("POST", "/collective_rpc", {"method": "load_file", "kwargs": {"path": path}})
             if not self._call("POST", "/reset_prefix_cache")["success"]:
                 raise WorkerError(f"the vLLM server at {self._url} is busy for others; give each run its own")
             self._lock.acquire()  # stays until `sleep`
@@ -108,8 +105,3 @@ class ServedVLLM:
             return answer.json()
         except requests.RequestException as error:
             raise WorkerError(f"the vLLM server failed at {path}: {error}; start it with `{START}`") from error
-
-
-def _memory() -> Path:
-    memory = Path("/dev/shm")  # noqa: S108
-    return memory if memory.is_dir() else Path(tempfile.gettempdir())

@@ -1,11 +1,16 @@
-"""Weights into a vLLM worker, exactly, in place; `WeightLoader` is the extension by which a vLLM server takes them."""
+"""Weights into a vLLM worker, exactly, in place; `WeightLoader` is the extension by which other processes take them."""
 
 from __future__ import annotations
 
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from flwr_agent.rl.engine import Weights
 
@@ -29,6 +34,19 @@ def load_into(worker: Any, weights: Weights) -> None:
     for module in runner.get_model().modules():
         if isinstance(module, ParallelLMHead):
             module.quant_method.process_weights_after_loading(module)
+
+
+@contextmanager
+def in_file(weights: Weights) -> Iterator[str]:
+    """A safetensors file in shared memory for the length of the block."""
+    memory = Path("/dev/shm")  # noqa: S108
+    folder = memory if memory.is_dir() else Path(tempfile.gettempdir())
+    file = folder / f"flwr-agent-weights-{uuid.uuid4().hex}.safetensors"
+    try:
+        save_file({name: value.detach().cpu().contiguous() for name, value in weights}, file)
+        yield str(file)
+    finally:
+        file.unlink(missing_ok=True)
 
 
 class WeightLoader:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -63,7 +63,7 @@ def server(tmp_path_factory) -> Iterator[tuple[str, str]]:
     folder = tmp_path_factory.mktemp("served")
     path, (port,) = save(folder, policy()), launch.free_ports(1)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    env |= spawn.VLLM | {"VLLM_SERVER_DEV_MODE": "1"}
+    env |= spawn.VLLM | {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     arguments = ["--generation-config", "vllm", "--logprobs-mode", "processed_logprobs", "--enforce-eager"]
     arguments += ["--worker-extension-cls", "flwr_agent.rl.vllm_weights.WeightLoader", "--max-model-len", "64"]
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", path, "--dtype", "float32"]
@@ -89,16 +89,41 @@ def wait_until_healthy(process: subprocess.Popen, url: str, log: Path) -> None:
         time.sleep(0.2)
 
 
-@pytest.fixture(scope="module", params=["tied", "untied", "served"])
-def pair(request, tmp_path_factory) -> tuple[torch.nn.Module, Engine]:
+@contextmanager
+def group_of_two(folder: Path) -> Iterator[None]:
+    """This process as rank 0, beside another that only waits."""
+    join = "import sys, torch.distributed as d; d.init_process_group('gloo', 'file://' + sys.argv[1], rank={}, world_size=2)"
+    other = subprocess.Popen(
+        [sys.executable, "-c", f"{join.format(1)}; sys.stdin.read()", folder / "group"], stdin=subprocess.PIPE
+    )
+    torch.distributed.init_process_group("gloo", f"file://{folder / 'group'}", rank=0, world_size=2)
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+        other.communicate(timeout=60)
+
+
+# A group has to come first: an engine in this process makes one of its own, which stays.
+@pytest.fixture(scope="module", params=["beside a group", "tied", "untied", "served"])
+def pair(request, tmp_path_factory) -> Iterator[tuple[torch.nn.Module, Engine]]:
     """A model and the engine that it is loaded into."""
+    if request.param == "beside a group":
+        path, model = save(tmp_path_factory.mktemp("group"), policy()), policy()
+        run = run_config(path, trainer__deepspeed="zero2", trainer__ranks=2, worker__gpus=2.0)
+        with group_of_two(tmp_path_factory.mktemp("rendezvous")):
+            engine = to_engine(run, model, chat(), path)
+            yield model, engine
+            engine.backend.llm.llm_engine.engine_core.shutdown()
+        return
     if request.param == "served":
         url, path = request.getfixturevalue("server")
         model = policy()
-        return model, to_engine(run_config(path, rollout__server_url=url), model, chat(), path)
+        yield model, to_engine(run_config(path, rollout__server_url=url), model, chat(), path)
+        return
     model = policy(tied=request.param == "tied")
     path = save(tmp_path_factory.mktemp(request.param), model)
-    return model, to_engine(run_config(path), model, chat(), path)
+    yield model, to_engine(run_config(path), model, chat(), path)
 
 
 def requests(count: int, *, temperature: float = 1.0, max_new_tokens: int = 12) -> list[Request]:
