@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from flwr_agent import presets
+from flwr_agent import arrays, presets
 from flwr_agent.config import RunConfig
 from flwr_agent.requests import TrainRequest
 from flwr_agent.rl import launch, spawn
@@ -129,9 +129,10 @@ def part(model: str, folder: Path, dtype: str, mode: str, *parts: str) -> None:
         for facts in rounds(config):
             say(f"{mode} {json.dumps(facts)}")
         return
+    # Before the trainer: under ZeRO-3 whatever is loaded later is partitioned.
+    start = arrays.part(initial_arrays(config), arrays.ACTOR)
     others = spawn.start_ranks(config)
-    trainer, start = Trainer.load(config), initial_arrays(config)
-    start = {name.partition("/")[2]: value for name, value in start.items()}
+    trainer = Trainer.load(config)
     for name in parts:
         client = int(name[-1]) if name[-1].isdigit() else 0
         moved = recorded(trainer, start, config, client, skip=3 if name == "skipped" else -1)
@@ -164,7 +165,8 @@ def rows(config: RunConfig, chat: Chat, client: int, step: int) -> list[Sample]:
 
 def rounds(config: RunConfig) -> Iterator[dict[str, float]]:
     """Two client-rounds with rollouts, the second from the weights of the first."""
-    learner, weights = Learner(config), initial_arrays(config)
+    weights = initial_arrays(config)
+    learner = Learner(config)
     kept = ("loss", "grad_norm", "prox_norm", "sampler_gap", "update_norm", "time/", "kl", "success", "rows")
     for round_ in (1, 2):
         reply = learner.train(

@@ -6,7 +6,9 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from flwr_agent.cli.run import is_complete, last_error
 from flwr_agent.config import resolve
@@ -68,6 +70,12 @@ def refused(cwd: Path, *arguments: str) -> str:
         (["worker.python=python3", "worker.mode=inline"], "set worker.mode=process"),
         (["worker.gpus=1.5"], "a fraction of one GPU or a whole number"),
         (["rollout.server_url=http://127.0.0.1:8000"], "set rollout.engine=vllm"),
+        (
+            ["trainer.deepspeed=zero2", "trainer.ranks=2", "worker.gpus=2", "trainer.minibatch_rows=33"],
+            "trainer.ranks=2: does not divide trainer.minibatch_rows=33",
+        ),
+        (["trainer.deepspeed=zero4"], "trainer.deepspeed='zero4': "),
+        (["strategy.name=lora_average"], "model.lora.rank=0: "),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -97,6 +105,22 @@ def test_an_output_folder_below_a_file_is_refused(tmp_path: Path):
 
 def test_a_model_without_chat_template_is_refused(tmp_path: Path):
     assert "the tokenizer has no chat template" in refused(tmp_path, f"model.path={write_model(tmp_path / 'model')}")
+
+
+def test_a_model_without_tokenizer_is_refused(tmp_path: Path):
+    model = write_model(tmp_path / "model", chat_template="{{ messages }}")
+    (model / "tokenizer.json").unlink()
+    assert "no tokenizer; save it there" in refused(tmp_path, f"model.path={model}")
+
+
+def test_a_critic_of_another_width_is_refused(tmp_path: Path):
+    model, critic = (write_model(tmp_path / name, chat_template="{{ messages }}") for name in ("model", "critic"))
+    for folder, width in ((model, 8), (critic, 16)):
+        config = {"model_type": "llama", "hidden_size": width}
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        save_file({"score.weight": np.zeros((1, width), "f4")}, folder / "model.safetensors")
+    keys = ("algorithm.name=ppo", "algorithm.group_size=1", f"model.path={model}", f"model.critic_path={critic}")
+    assert "the critic is 16 wide, the policy 8" in refused(tmp_path, *keys)
 
 
 def test_a_bad_preset_file_is_named_with_its_line(tmp_path: Path):
