@@ -34,7 +34,7 @@ from flwr_agent.world import to_adapter
 
 SETTINGS = {
     "federation.rounds": 10,
-    "federation.epochs_per_round": 4,
+    "federation.epochs_per_round": 3,
     "trainer.micro_rows": 128,
     "rollout.engine": "vllm",
     "rollout.schedule": "continuous",
@@ -52,7 +52,7 @@ RECIPE = tiny.Recipe(num_demos=1500, haste=0.85, num_steps=300, batch_rows=32, l
 """One stage of the warm start."""
 STAGES, ENOUGH, PROBES = 4, 0.10, 96
 """A warm start ends after the first stage that wins this share of so many training tasks, or after the last."""
-RATES = (2e-5, 6e-5)
+RATES = (3e-5, 8e-5)
 log = logging.getLogger("flwr_agent.rl.tiny")
 
 

@@ -2,7 +2,8 @@
 
 On recorded rows, ZeRO-2 and ZeRO-3 over both GPUs and two clients side by side have to move the weights as one process
 on one GPU does (the relative gate of two code paths); leaving out one step must not pass. Then two client-rounds of
-each with vLLM rollouts. Every part is a process of its own.
+each with vLLM rollouts. Every part is a process of its own. Where there is one GPU alone, the clients share it and a
+group has one rank.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ SETTINGS = {
     "rollout.max_prompt_tokens": 384,
     "rollout.max_new_tokens": 24,
 }
-GROUP = {"trainer.ranks": 2, "worker.gpus": 2.0}
+GPUS = launch.visible_gpus()[:2]
+GROUP = {"trainer.ranks": len(GPUS), "worker.gpus": float(len(GPUS))}
 MODES: dict[str, dict[str, Any]] = {
     "none": {},
     "zero2": {"trainer.deepspeed": "zero2"} | GROUP,
@@ -63,7 +65,7 @@ def main(model: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for dtype in GATES:
         run(folder, dtype, "none", "alone 0", "alone 1", "skipped", model=model)
-        both = [begin(folder, dtype, "none", f"beside {i}", model=model, gpu=str(i)) for i in range(2)]
+        both = [begin(folder, dtype, "none", f"beside {i}", model=model, gpu=GPUS[i % len(GPUS)]) for i in range(2)]
         say(f"{dtype} two clients side by side: exit {[process.wait() for process in both]}")
         for mode in ("zero2", "zero3"):
             run(folder, dtype, mode, "alone 0", model=model)
