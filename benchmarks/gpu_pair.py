@@ -51,7 +51,7 @@ SETTINGS = {
     "rollout.max_prompt_tokens": 384,
     "rollout.max_new_tokens": 24,
 }
-GPUS = launch.visible_gpus()[:2]
+GPUS = launch.visible_gpus()[:2] or ["", ""]
 GROUP = {"trainer.ranks": len(GPUS), "worker.gpus": float(len(GPUS))}
 MODES: dict[str, dict[str, Any]] = {
     "none": {},
