@@ -201,7 +201,7 @@ def imitate(model: PreTrainedModel, chat: Chat, demos: Sequence[Demo], recipe: R
         optimizer.step()
         schedule.step()
         if step % 50 == 0:
-            log.debug("imitation: step %d of %d, loss %.3f", step, recipe.num_steps, float(loss))
+            log.debug("imitation: step %d of %d, loss %.3f", step, recipe.num_steps, float(loss.detach()))
     model.eval()
 
 

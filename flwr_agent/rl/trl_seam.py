@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
@@ -63,6 +64,11 @@ class Seam(GRPOTrainer):
     def freeze(self, base: PreTrainedModel) -> None:
         """Make `base` the fixed reference of the KL term, scored by the same path as the policy."""
         base.requires_grad_(requires_grad=False).eval()
+        if is_deepspeed_zero3_enabled():
+            from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
+
+            # TRL asks any LM head whether it has to be gathered; the base is whole on every rank.
+            base.get_output_embeddings().weight.ds_status = ZeroParamStatus.AVAILABLE
         add_fused_lm_head(base, temperature=self.temperature, outputs=("log_probs", "entropy"))
 
     def loss(self, batch: Batch) -> torch.Tensor:

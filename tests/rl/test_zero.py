@@ -4,14 +4,18 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from fakes import config
-from policies import save_policy
+from policies import policy, save_policy
 from recorded import Moved, play
+from transformers.integrations import HfDeepSpeedConfig
+from trl.trainer.utils import maybe_gather_lm_head_ctx
 
 from flwr_agent.paths import ROOT
+from flwr_agent.rl.trl_seam import Seam
 
 pytest.importorskip("deepspeed", reason="needs pip install -e '.[deepspeed]'")
 
@@ -98,3 +102,15 @@ def test_the_gate_notices_one_skipped_step(alone, tmp_path):
 def test_the_gate_notices_a_missing_proximal_term(alone, tmp_path):
     without = play(config(**KEYS | {"strategy__prox_mu": 0.0}, model__path=save_policy(tmp_path)))
     assert not is_same(without, alone["grpo"])
+
+
+def test_the_base_is_scored_whole_beside_a_partitioned_policy():
+    """On a GPU, TRL's fused head asks the weights of every LM head whether they are gathered."""
+    partitioned = HfDeepSpeedConfig({"zero_optimization": {"stage": 3}})
+    base = policy()
+    with pytest.raises(AttributeError, match="ds_status"):
+        maybe_gather_lm_head_ctx(base.lm_head.weight, None)
+    Seam.freeze(SimpleNamespace(temperature=1.0), base)
+    with maybe_gather_lm_head_ctx(base.lm_head.weight, None):
+        assert base.lm_head.weight.shape == policy().lm_head.weight.shape
+    assert partitioned.is_zero3()
