@@ -51,8 +51,8 @@ class Federation:
     """Folders of the user's own modules, which ServerApp and clients import too."""
 
     def simulation(self) -> str:
-        """Flower's federation settings: as many clients side by side as there are cores."""
-        cpus = max(self.threads, os.cpu_count() or 1)
+        """Flower's federation settings: as many clients side by side as there are cores, and no process without one."""
+        cpus = max(self.threads, min(os.cpu_count() or 1, self.num_nodes * self.threads))
         return (
             f"num-supernodes={self.num_nodes} client-resources-num-cpus={self.threads} "
             f"client-resources-num-gpus={self.gpus} init-args-num-cpus={cpus}"
