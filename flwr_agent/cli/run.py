@@ -207,11 +207,11 @@ def _check_for_sites(config: RunConfig, where: Where) -> None:
 
 
 def is_complete(output: Path, config: RunConfig) -> bool:
-    """Whether the folder holds this very run with its last round done."""
+    """Whether the folder holds this very run with nothing left to do."""
     facts = output / "config.json"
     if not facts.is_file() or json.loads(facts.read_text(encoding="utf-8"))["fingerprint"] != config.fingerprint():
         return False
-    return Progress.read(output / LEDGER).round == config.federation.rounds
+    return Progress.read(output / LEDGER).complete == config.federation.rounds
 
 
 def result(output: Path) -> str:
