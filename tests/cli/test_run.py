@@ -117,8 +117,8 @@ def test_dry_run_shows_the_configuration_and_its_cost_and_starts_nothing(tmp_pat
     [
         ("x\nflwr_agent.errors.ConfigError: seed=-1: no\n\nExit Code: 700\n", "seed=-1: no"),
         ("ValueError: first\nmore\nRuntimeError: second\n", "second"),
-        ("all went well\n\n", "all went well"),
-        ("", "no log"),
+        ("all went well\n\n", ""),
+        ("", ""),
     ],
 )
 def test_the_last_error_of_a_log_is_its_message(log: str, message: str):
