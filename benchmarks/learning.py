@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import repeated
 from benchmarks.yardsticks import oracle, random_policy
 from flwr_agent import presets
 from flwr_agent.cli import overrides
-from flwr_agent.report.runs import Run
+from flwr_agent.report.runs import Line, Run
 from flwr_agent.report.statistics import gain, wilson
 
 SEEDS = (42, 21, 84)
@@ -31,6 +32,9 @@ IMITATION = {
         "algorithm.invalid_penalty=0.0",
     ],
 }
+START, NUM_TASKS = (0.10, 0.40), 256
+GAINS, BOUND = {"sampled": 0.25, "greedy": 0.15}, 0.15
+"""What one seed must show: success before round 1, held-out tasks, gain by decoding mode, lower end of its interval."""
 HEADER = (
     "run",
     "round 0 sampled",
@@ -39,6 +43,7 @@ HEADER = (
     "round 0 greedy",
     "last two",
     "gain (95 % low)",
+    "learnt",
     "run, s",
 )
 
@@ -69,11 +74,26 @@ def _name(arm: str) -> str:
 
 def _row(arm: str, folder: Path) -> tuple[str, ...]:
     evaluations, cells = Run.read(folder).evaluations, [arm]
-    for mode in ("sampled", "greedy"):
-        outcomes = [line["outcomes"][f"{mode}/success"] for line in evaluations]
-        mean, low = gain(outcomes[0], outcomes[-2:])
-        cells += [f"{_mean(outcomes[0]):.3f}", f"{_mean(outcomes[-1] + outcomes[-2]):.3f}", f"{mean:+.3f} ({low:+.3f})"]
-    return (*cells, f"{repeated.seconds([folder]):.0f}")
+    for mode in GAINS:
+        before, after = _ends(evaluations, mode)
+        mean, low = gain(before, after)
+        cells += [f"{_mean(before):.3f}", f"{_mean([*after[0], *after[1]]):.3f}", f"{mean:+.3f} ({low:+.3f})"]
+    return (*cells, "yes" if has_learnt(evaluations) else "no", f"{repeated.seconds([folder]):.0f}")
+
+
+def has_learnt(evaluations: Sequence[Line]) -> bool:
+    """Whether one run is evidence of learning: by the mean of its last two rounds, on enough tasks, from a start with room."""
+    before, _ = _ends(evaluations, "sampled")
+    if len(before) < NUM_TASKS or not START[0] <= _mean(before) <= START[1]:
+        return False
+    gains = {mode: gain(*_ends(evaluations, mode)) for mode in GAINS}
+    return all(mean >= GAINS[mode] and low >= BOUND for mode, (mean, low) in gains.items())
+
+
+def _ends(evaluations: Sequence[Line], mode: str) -> tuple[Sequence[float], Sequence[Sequence[float]]]:
+    """Outcomes by task before round 1, and after each of the last two rounds."""
+    outcomes = [line["outcomes"][f"{mode}/success"] for line in evaluations]
+    return outcomes[0], outcomes[-2:]
 
 
 def _yardsticks(extra: list[str]) -> list[tuple[str, str]]:
@@ -86,7 +106,7 @@ def _interval(outcomes: list[float]) -> str:
     return f"{_mean(outcomes):.3f} ({low:.3f} to {high:.3f})"
 
 
-def _mean(values: list[float]) -> float:
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 

@@ -112,7 +112,7 @@ class Service:
 
     def _family(self) -> list[psutil.Process]:
         """The command and what it started; its supervisor is not one of them."""
-        if not self.is_up():
+        if self._process is None or not self.is_up():
             return []
         try:
             return psutil.Process(self._process.pid).children(recursive=True)
