@@ -22,6 +22,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from flwr_agent.hosts import local
+from flwr_agent.hosts.local import Federation
 from flwr_agent.paths import ROOT
 from flwr_agent.rl import launch
 
@@ -134,13 +136,14 @@ def play(side: str, *, mib: int, is_deployment: bool) -> dict[str, float]:
         (app / "pyproject.toml").write_text(PROJECT)
         (app / "app.py").write_text(APP)
         settings = {"side": side, "tensors": max(1, mib // TENSOR_MIB), "elements": TENSOR_MIB * 2**18, "out": str(out)}
-        federation = launch.Federation(num_nodes=CLIENTS, threads=1, is_deployment=is_deployment, modules=(ROOT,))
-        with launch.flower(federation) as flower:
-            run = flower.submit(app, settings)
-            while not (status := flower.status(run)).startswith("finished"):
-                time.sleep(1)
+        federation = Federation(num_nodes=CLIENTS, threads=1, is_deployment=is_deployment, modules=(ROOT,))
+        with local.flower(federation, Path(folder) / "logs") as flower:
+            run, log = flower.link.submit(app, settings, *federation.options()), Path(folder) / "run.log"
+            with flower.link.log(run, log):
+                while not (status := flower.link.status(run)).startswith("finished"):
+                    time.sleep(2)
             if status != "finished:completed":
-                raise SystemExit(f"{side}: {status}\n{launch.end_of(flower.home / 'superlink.log')}")
+                raise SystemExit(f"{side}: {status}\n{launch.end_of(log)}")
         return {"seconds": json.loads(out.read_text())["seconds"], **peaks}
 
 

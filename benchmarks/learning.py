@@ -2,22 +2,21 @@
 
 Another folder and settings behind it measure another arm: `python -m benchmarks.learning runs/learning-ppo preset=ppo`.
 Each run is the embedded default through `python -m flwr_agent run`; its ledger is the only source of the table. Runs that
-are complete are not repeated, so the command can be interrupted and given again.
+are complete are not repeated, so the command can be interrupted and given again; `--jobs N` runs N side by side.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import re
-import subprocess
-import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from benchmarks import repeated
 from benchmarks.yardsticks import oracle, random_policy
 from flwr_agent import presets
 from flwr_agent.cli import overrides
+from flwr_agent.report.runs import Line, Run
 from flwr_agent.report.statistics import gain, wilson
 
 SEEDS = (42, 21, 84)
@@ -33,48 +32,68 @@ IMITATION = {
         "algorithm.invalid_penalty=0.0",
     ],
 }
+START, NUM_TASKS = (0.10, 0.40), 256
+GAINS, BOUND = {"sampled": 0.25, "greedy": 0.15}, 0.15
+"""What one seed must show: success before round 1, held-out tasks, gain by decoding mode, lower end of its interval."""
+HEADER = (
+    "run",
+    "round 0 sampled",
+    "last two",
+    "gain (95 % low)",
+    "round 0 greedy",
+    "last two",
+    "gain (95 % low)",
+    "learnt",
+    "run, s",
+)
 
 
-def main(folder: Path, extra: list[str]) -> None:
-    """Run what is missing under `folder` and print the table."""
+def main() -> None:
+    """Run what is missing and print the table."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("folder", nargs="?", type=Path, default=Path("runs/learning"), help="folder of the runs")
+    asked.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="laid over every run")
+    asked.add_argument("--jobs", type=int, default=1, help="runs side by side, two cores each")
+    options = asked.parse_intermixed_args()
+    folder = options.folder.absolute()
+    runs = {folder / _name(arm): [*settings, *options.settings] for arm, settings in _arms(options.settings).items()}
+    repeated.finish(runs, options.jobs)
+    _print([HEADER, *(_row(arm, folder / _name(arm)) for arm in _arms(options.settings))])
+    _print([("yardstick on the same tasks", "success (95 %)"), *_yardsticks(options.settings)])
+    print(repeated.machines(runs))  # noqa: T201
+
+
+def _arms(extra: list[str]) -> dict[str, list[str]]:
     is_grpo = presets.load(overrides.parse(extra)).algorithm.name == "grpo"
-    arms = {f"seed {seed}": [f"seed={seed}"] for seed in SEEDS} | CONTROLS | (IMITATION if is_grpo else {})
-    rows = [
-        _row(name, _run(folder / re.sub("[^a-z0-9]+", "-", name), [*settings, *extra]))
-        for name, settings in arms.items()
-    ]
-    header = (
-        "run",
-        "round 0 sampled",
-        "last two",
-        "gain (95 % low)",
-        "round 0 greedy",
-        "last two",
-        "gain (95 % low)",
-        "run, s",
-    )
-    _print([header, *rows])
-    _print([("yardstick on the same tasks", "success (95 %)"), *_yardsticks(extra)])
+    return {f"seed {seed}": [f"seed={seed}"] for seed in SEEDS} | CONTROLS | (IMITATION if is_grpo else {})
 
 
-def _run(folder: Path, settings: list[str]) -> list[dict[str, Any]]:
-    ledger, seconds = folder / "ledger.jsonl", folder / "seconds.txt"
-    if not seconds.is_file():
-        start = time.perf_counter()
-        command = [sys.executable, "-m", "flwr_agent", "run", f"output_dir={folder}", *settings]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
-        seconds.write_text(f"{time.perf_counter() - start:.0f}")
-    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
-    return [line | {"run_s": seconds.read_text()} for line in lines if line["kind"] == "evaluation"]
+def _name(arm: str) -> str:
+    return re.sub("[^a-z0-9]+", "-", arm)
 
 
-def _row(name: str, evaluations: list[dict[str, Any]]) -> tuple[str, ...]:
-    cells = [name]
-    for mode in ("sampled", "greedy"):
-        outcomes = [line["outcomes"][f"{mode}/success"] for line in evaluations]
-        mean, low = gain(outcomes[0], outcomes[-2:])
-        cells += [f"{_mean(outcomes[0]):.3f}", f"{_mean(outcomes[-1] + outcomes[-2]):.3f}", f"{mean:+.3f} ({low:+.3f})"]
-    return (*cells, evaluations[0]["run_s"])
+def _row(arm: str, folder: Path) -> tuple[str, ...]:
+    evaluations, cells = Run.read(folder).evaluations, [arm]
+    for mode in GAINS:
+        before, after = _ends(evaluations, mode)
+        mean, low = gain(before, after)
+        cells += [f"{_mean(before):.3f}", f"{_mean([*after[0], *after[1]]):.3f}", f"{mean:+.3f} ({low:+.3f})"]
+    return (*cells, "yes" if has_learnt(evaluations) else "no", f"{repeated.seconds([folder]):.0f}")
+
+
+def has_learnt(evaluations: Sequence[Line]) -> bool:
+    """Whether one run is evidence of learning: by the mean of its last two rounds, on enough tasks, from a start with room."""
+    before, _ = _ends(evaluations, "sampled")
+    if len(before) < NUM_TASKS or not START[0] <= _mean(before) <= START[1]:
+        return False
+    gains = {mode: gain(*_ends(evaluations, mode)) for mode in GAINS}
+    return all(mean >= GAINS[mode] and low >= BOUND for mode, (mean, low) in gains.items())
+
+
+def _ends(evaluations: Sequence[Line], mode: str) -> tuple[Sequence[float], Sequence[Sequence[float]]]:
+    """Outcomes by task before round 1, and after each of the last two rounds."""
+    outcomes = [line["outcomes"][f"{mode}/success"] for line in evaluations]
+    return outcomes[0], outcomes[-2:]
 
 
 def _yardsticks(extra: list[str]) -> list[tuple[str, str]]:
@@ -87,7 +106,7 @@ def _interval(outcomes: list[float]) -> str:
     return f"{_mean(outcomes):.3f} ({low:.3f} to {high:.3f})"
 
 
-def _mean(values: list[float]) -> float:
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
@@ -99,4 +118,4 @@ def _print(rows: list[tuple[str, ...]]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/learning").absolute(), sys.argv[2:])
+    main()

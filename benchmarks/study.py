@@ -8,20 +8,16 @@ what was measured, `no conclusion` included.
 from __future__ import annotations
 
 import argparse
-import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import repeated
 from flwr_agent.cli.progress import to_duration
 from flwr_agent.report import figures, tables
 from flwr_agent.report.runs import Pool, Run
 from flwr_agent.report.write import write_pools
 
-SECONDS = "seconds.txt"
-"""Written beside a run that is done: what it took."""
 SEEDS = (42, 21, 84, 63, 105)
 CLIENTS = 8
 COMMON = (
@@ -63,30 +59,41 @@ def main() -> None:
     asked.add_argument("--runs", type=Path, default=Path("runs/study"), help="folder of the runs")
     asked.add_argument("--out", type=Path, default=Path("docs/results"), help="folder of the page")
     asked.add_argument("--seeds", type=int, default=len(SEEDS), choices=range(1, len(SEEDS) + 1))
+    asked.add_argument("--jobs", type=int, default=1, help="runs side by side, two cores each")
     asked.add_argument("--plan", action="store_true", help="say what is left and how long it takes, run nothing")
-    options = asked.parse_args()
-    left = [run for run in _runs(options.runs.absolute(), options.seeds) if not _is_done(run[0])]
-    done = [folder for folder, _ in _runs(options.runs.absolute(), options.seeds) if _is_done(folder)]
-    print(f"{len(done)} runs done, {len(left)} left{_estimate(done, len(left))}")  # noqa: T201
+    options = asked.parse_intermixed_args()
+    runs = to_runs(options.runs.absolute(), options.seeds, options.settings)
+    print(plan(runs, options.jobs), flush=True)  # noqa: T201
     if options.plan:
         return
-    for folder, settings in left:
-        _run(folder, [*COMMON, *settings, *options.settings])
-    folders = [folder for folder, _ in _runs(options.runs.absolute(), options.seeds)]
-    found = _by_arm(folders)
+    repeated.finish(runs, options.jobs)
+    found = _by_arm(list(runs))
     write_pools(found, options.runs)
     options.out.mkdir(parents=True, exist_ok=True)
     _draw(found, options.out / "asymmetry.png")
-    seconds = sum(float((folder / SECONDS).read_text()) for folder in folders)
-    (options.out / "asymmetry.md").write_text(to_page(found, options.settings, seconds), encoding="utf-8")
+    command = shlex.join(["python", "-m", "benchmarks.study", *options.settings])
+    (options.out / "asymmetry.md").write_text(to_page(found, command, list(runs)), encoding="utf-8")
 
 
-def _runs(folder: Path, num_seeds: int) -> Iterator[tuple[Path, list[str]]]:
+def to_runs(folder: Path, num_seeds: int, extra: Sequence[str]) -> repeated.Runs:
     """Seed by seed, so that an interrupted study has whole seeds."""
+    runs: dict[Path, Sequence[str]] = {}
     for number, seed in enumerate(SEEDS[:num_seeds]):
         for arm, settings in ARMS.items():
             own = [f"federation.local_client={number % CLIENTS}"] if arm == "local" else []
-            yield folder / f"{arm}-seed{seed}", [f"seed={seed}", *settings, *own]
+            runs[folder / f"{arm}-seed{seed}"] = [*COMMON, f"seed={seed}", *settings, *own, *extra]
+    return runs
+
+
+def plan(runs: repeated.Runs, jobs: int) -> str:
+    """How much is done, and how long the rest takes at the pace so far."""
+    done = [folder for folder in runs if repeated.is_done(folder)]
+    num_left = len(runs) - len(done)
+    said = f"{len(done)} runs done, {num_left} left"
+    if not done or not num_left:
+        return said
+    mean_s = repeated.seconds(done) / len(done)
+    return f"{said}, {mean_s:.0f} s each so far: {to_duration(mean_s * num_left / jobs)}"
 
 
 def _by_arm(folders: Sequence[Path]) -> list[Pool]:
@@ -95,37 +102,16 @@ def _by_arm(folders: Sequence[Path]) -> list[Pool]:
     return [Pool(label=arm, runs=[run for name, run in runs.items() if name.startswith(f"{arm}-seed")]) for arm in ARMS]
 
 
-def _is_done(folder: Path) -> bool:
-    return (folder / SECONDS).is_file()
-
-
-def _estimate(done: Sequence[Path], num_left: int) -> str:
-    if not done or not num_left:
-        return ""
-    mean_s = sum(float((folder / SECONDS).read_text()) for folder in done) / len(done)
-    return f", {mean_s:.0f} s each so far: {to_duration(mean_s * num_left)}"
-
-
-def _run(folder: Path, settings: Sequence[str]) -> None:
-    """One run; it resumes what an interrupted one has left."""
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "flwr_agent", "run", f"output_dir={folder}", *settings], check=True)  # noqa: S603
-    for kept in folder.glob("round-*"):
-        shutil.rmtree(kept)
-    (folder / SECONDS).write_text(f"{time.perf_counter() - start:.0f}", encoding="utf-8")
-
-
 def _draw(found: Sequence[Pool], path: Path) -> None:
     (figure,) = (one for one in figures.curves(found, "env_steps") if one.key == "sampled-success-env_steps")
     figure.canvas().savefig(path, dpi=200)
 
 
-def to_page(found: Sequence[Pool], settings: Sequence[str], seconds: float) -> str:
+def to_page(found: Sequence[Pool], command: str, folders: Sequence[Path]) -> str:
     """The page in Markdown."""
     by_arm = {pool.label: pool for pool in found}
     any_run = found[0].runs[0]
     num_tasks, num_seeds = len(any_run.evaluations[0]["outcomes"]["sampled/success"]), len(found[0].runs)
-    command = " ".join(["python -m benchmarks.study", *settings])
     return PAGE.format(
         command=command,
         num_seeds=num_seeds,
@@ -136,7 +122,8 @@ def to_page(found: Sequence[Pool], settings: Sequence[str], seconds: float) -> s
         ),
         scores=_markdown(_scores(by_arm)),
         effects=_markdown(_effects(by_arm)),
-        duration=to_duration(seconds),
+        duration=to_duration(repeated.seconds(folders)),
+        machine=repeated.machines(folders),
     )
 
 
@@ -147,7 +134,8 @@ PAGE = """# Differing tasks or differing worlds: what hurts?
 ```
 
 {num_seeds} seeds, {num_tasks} held-out tasks in the standard world, sampled at T = 0.4 and greedy; each figure is the mean of the
-last two scored rounds, never the best one. All runs together took {duration}. All arms start from the same policy. Common to all: `{common}`.
+last two scored rounds, never the best one. All arms start from the same policy. Common to all: `{common}`.
+The runs took {duration} one after the other ({machine}); `--jobs N` runs N side by side, to the same results.
 
 {arms}
 

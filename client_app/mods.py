@@ -31,7 +31,7 @@ def apply(message: Message, context: Context, train: ClientAppCallable) -> Messa
         ConfigError: no such mod, or a run whose messages Flower's mods would misread.
     """
     config = _with_site(protocol.run_config(message.content), context.node_config)
-    message.content[protocol.CONFIG][CLIPPING_NORM] = config.privacy.clip
+    message.content.config_records[protocol.CONFIG][CLIPPING_NORM] = config.privacy.clip
     for name in reversed(wire.check_mods(config.privacy.mods, config)):
         train = partial(_around, MODS[name](config.privacy), train)
     return train(message, context)

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from flwr_agent import settings, wire
 from flwr_agent.errors import ConfigError
@@ -115,6 +115,11 @@ def _walk(cls: type, prefix: str = "") -> dict[str, dataclasses.Field[Any]]:
     return found
 
 
+def type_of(spec: dataclasses.Field[Any]) -> type:
+    """The type of a key's values, which `KEYS` holds resolved."""
+    return cast("type", spec.type)
+
+
 def _get(config: RunConfig, key: str) -> Scalar:
     value: Any = config
     for part in key.split("."):
@@ -161,11 +166,11 @@ def _nearest(key: str) -> str:
 
 
 def _checked(key: str, value: Any) -> Scalar:
-    spec = KEYS[key]
-    if spec.type is float and isinstance(value, int) and not isinstance(value, bool):
+    spec, kind = KEYS[key], type_of(KEYS[key])
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
-    if type(value) is not spec.type:
-        raise ConfigError(key, value, f"must be of type {spec.type.__name__}, not {type(value).__name__}")
+    if type(value) is not kind:
+        raise ConfigError(key, value, f"must be of type {kind.__name__}, not {type(value).__name__}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(key, value, "must be a finite number")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:

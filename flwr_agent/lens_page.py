@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -149,16 +149,20 @@ def _draw_disagreement(plot: Axes, lens: Lens) -> None:
         at = played.index(i), played.index(j)
         rates[at] = rates[at[::-1]] = rate
     _heatmap(plot, rates, top=1.0, axis="world")
-    plot.set_xticks(range(len(played)), played)
-    plot.set_yticks(range(len(played)), played)
+    _number(plot, played)
 
 
 def _draw_cross(plot: Axes, lens: Lens) -> None:
     if lens.cross is not None:
         _heatmap(plot, np.array(lens.cross.after), top=1.0, axis="client")
-        ticks = range(len(lens.cross.clients)), lens.cross.clients
-        plot.set_xticks(*ticks)
-        plot.set_yticks(*ticks)
+        _number(plot, lens.cross.clients)
+
+
+def _number(plot: Axes, ids: Sequence[int]) -> None:
+    """Name the rows and columns of a square map."""
+    labels = [str(i) for i in ids]
+    plot.set_xticks(range(len(labels)), labels)
+    plot.set_yticks(range(len(labels)), labels)
 
 
 def _heatmap(plot: Axes, values: np.ndarray, *, top: float, axis: str) -> None:

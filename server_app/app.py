@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from functools import partial
 from pathlib import Path
 
 from flwr.app import Context
@@ -38,7 +37,8 @@ def main(grid: Grid, context: Context) -> None:
         validate.check_world(config)
     from flwr_agent.rl import worker
 
+    node = f"server-{os.getpid()}"
     try:
-        run(config, grid, initial_model=worker.initial_model, serve=partial(worker.call, node=f"server-{os.getpid()}"))
+        run(config, grid, initial_model=worker.initial_model, serve=lambda asked: worker.call(asked, node=node))
     finally:
         farewell(grid)

@@ -22,7 +22,7 @@ from flwr_agent.requests import EvaluateReply, EvaluateRequest, InitialModel
 from server_app import checkpoint, client_metrics, summary
 from server_app.announce import announce
 from server_app.checkpoint import RunState
-from server_app.evaluate import Evaluation, Play, on_client, on_server
+from server_app.evaluate import Evaluation, Play, is_due, on_client, on_server
 from server_app.ledger import FILE, Ledger, Line
 from server_app.sites import on_sites
 from server_app.trackers import Sinks
@@ -76,6 +76,8 @@ def run(
                 observer=_Recorder(folder, config, ledger, state),
                 replay={line["round"]: line["clients"] for line in tail if line["kind"] == "accepted"},
             )
+            if not is_due(config, last := config.federation.rounds) or last in _scored(ledger.lines()):
+                ledger.append("complete", round=last)
         finally:
             _write_up(folder, config, ledger.lines())
             sinks.close()

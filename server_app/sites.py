@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from flwr_agent import protocol
@@ -47,7 +47,7 @@ def on_sites(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
     return play
 
 
-def _checked(answer: Message, asked: object) -> EvaluateReply:
+def _checked(answer: Message, asked: RecordDict) -> EvaluateReply:
     if answer.has_error():
         raise ProtocolError(answer.error.reason)
     return protocol.evaluate_reply(answer.content, asked)

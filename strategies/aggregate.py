@@ -26,6 +26,7 @@ class Aggregator(Protocol):
 
     def value(self) -> Arrays:
         """Arrays that the caller may change; called once, after the last `add`."""
+        ...
 
 
 class Mean:
@@ -59,7 +60,7 @@ class Mean:
                 self._mean = dict(zip(arrays, copies, strict=True))
                 return
             parts = itertools.chain.from_iterable(spans(into, arrays[name]) for name, into in self._mean.items())
-            list(pool.map(lambda span: _blend(*span, share), parts))
+            list(pool.map(lambda span: _blend(span[0], span[1], share), parts))
 
     def value(self) -> Arrays:
         """Hand out the mean and forget it; the next `add` starts a new one."""

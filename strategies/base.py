@@ -327,7 +327,7 @@ class RoundStrategy(Strategy):
         if self.error_feedback:
             self._folded[fold.accepted] = server_round
         self._measured = fold.mean_metrics() | alike | self.measured()
-        return to_record(new, keep_input=False), MetricRecord(self._measured)
+        return to_record(new, keep_input=False), MetricRecord({**self._measured})
 
     def _aggregator(self, base: Arrays) -> Aggregator:
         if self.privacy is None:

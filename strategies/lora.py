@@ -102,7 +102,7 @@ def averaging_error(mean: Mapping[str, np.ndarray], taken: Taken) -> float:
         a = np.concatenate([*(client[name_a] for _, client in taken), mean[name_a]], axis=0, dtype=np.float64)
         rank = len(mean[name_a])
         signs = np.repeat([*(weight / total for weight, _ in taken), -1.0], rank)
-        r_b, r_a = np.linalg.qr(b, mode="r"), np.linalg.qr(a.T, mode="r")
+        r_b, r_a = (np.asarray(np.linalg.qr(factor, mode="r")) for factor in (b, a.T))
         lost += float(np.sum(((r_b * signs) @ r_a.T) ** 2))
         kept += float(np.sum(((r_b[:, :-rank] * signs[:-rank]) @ r_a[:, :-rank].T) ** 2))
     return (lost / kept) ** 0.5 if kept else 0.0

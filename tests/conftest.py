@@ -1,4 +1,5 @@
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--require-sandbox", action="store_true", help="fail, instead of skip, where bubblewrap is missing"
     )
     parser.addoption("--require-chromium", action="store_true", help="fail, instead of skip, where Chromium is missing")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the lines that tests have recorded, each once, wherever they ran."""
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
+    lines = [text for report in reports for name, text in report.user_properties if name == "line"]
+    for line in dict.fromkeys(lines):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +47,18 @@ def bwrap(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 def task_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Flower messages be made outside a run."""
+    _identify(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def flower_messages() -> Iterator[None]:
+    """The same for a fixture of a whole module."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _identify(monkeypatch)
+        yield
+
+
+def _identify(monkeypatch: pytest.MonkeyPatch) -> None:
     from flwr.supercore.task_identity import TaskIdentity
 
     for name in ("_task_id", "_run_id", "_node_id"):

@@ -1,11 +1,13 @@
-"""Points of a run at which it can be held, so that a process can be killed exactly there.
+"""Points of a run at which it is held, so that a process can be killed exactly there.
 
 Imported by the ServerApp as the strategy `holding:Held`; run as `worker.python` by a script that `worker_python` writes.
-A folder `gate` beside the run folder says where to stop, once: `point` is read, `reached` written, `go` waited for.
+A folder `gate` beside the run folder says where: a file `2-training` holds round 2 there, once. Who is held writes its
+process id to `reached`, and goes on when that file is gone.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -23,17 +25,20 @@ import holding
 holding.main(*sys.argv[3:])
 """
 """A worker that can be held; to any other use it is the interpreter it stands in for."""
-ROUND, CLIENT = 2, 1
-"""Where the run is held."""
+CLIENT = 1
+"""Whose training is held."""
 
 
-def hold(gate: Path, point: str) -> None:
-    """Stop here if this is the point, the first time that anybody gets here."""
-    wanted, reached = gate / "point", gate / "reached"
-    if wanted.is_file() and wanted.read_text() == point and not reached.exists():
-        reached.touch()
-        while not (gate / "go").exists():
-            time.sleep(0.02)
+def hold(gate: Path, round_: int, point: str) -> None:
+    """Stop here if the gate says so, the first time that anybody gets here."""
+    try:
+        mine = (gate / f"{round_}-{point}").rename(gate / "holding")
+    except FileNotFoundError:
+        return
+    mine.write_text(str(os.getpid()))
+    reached = mine.rename(gate / "reached")
+    while reached.exists():
+        time.sleep(0.02)
 
 
 class Held(FedAvg):
@@ -47,11 +52,11 @@ class Held(FedAvg):
 
     def configure_train(self, server_round, *rest):
         self.round = server_round
-        self._hold("asking")
+        hold(self.gate, self.round, "asking")
         return super().configure_train(server_round, *rest)
 
     def step(self, arrays, mean):
-        self._hold("aggregating")
+        hold(self.gate, self.round, "aggregating")
         return super().step(arrays, mean)
 
     def state_arrays(self):
@@ -59,10 +64,6 @@ class Held(FedAvg):
 
     def load_state(self, arrays):
         assert not arrays or list(arrays) == ["held"]
-
-    def _hold(self, point):
-        if self.round == ROUND:
-            hold(self.gate, point)
 
 
 class _Slow:
@@ -74,7 +75,7 @@ class _Slow:
         self._strategy = strategy
 
     def __array__(self, dtype=None, copy=None):
-        self._strategy._hold("saving")
+        hold(self._strategy.gate, self._strategy.round, "saving")
         return np.zeros(1, "<f4")
 
 
@@ -95,22 +96,21 @@ def main(address: str, idle_timeout_s: str, owner: str) -> None:
     gate = Path(sys.argv[0]).parent
     serve, update, current = worker.serve, Trainer.train, []
 
-    def is_here(request):
-        return request.round == ROUND and getattr(request, "client_id", CLIENT) == CLIENT
+    def held(request, point):
+        if getattr(request, "client_id", CLIENT) == CLIENT:
+            hold(gate, request.round, point)
 
     def held_serve(request):
         current[:] = [request]
         is_train = isinstance(request, TrainRequest)
-        if is_here(request):
-            hold(gate, "asked" if is_train else "evaluating")
+        held(request, "asked" if is_train else "evaluating")
         reply = serve(request)
-        if is_here(request) and is_train:
-            hold(gate, "answering")
+        if is_train:
+            held(request, "answering")
         return reply
 
     def held_update(trainer, *rest, **named):
-        if is_here(current[0]):
-            hold(gate, "training")
+        held(current[0], "training")
         return update(trainer, *rest, **named)
 
     worker.serve, Trainer.train = held_serve, held_update

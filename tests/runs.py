@@ -33,6 +33,20 @@ def start(output: Path, policy: Path, *arguments: str, modules: Path | None = No
     )  # fmt: skip
 
 
+def play(output: Path, policy: Path, *arguments: str) -> None:
+    """The same run in this very process, over a transport that never fails."""
+    from fakes import InMemoryGrid, client
+
+    from flwr_agent import presets
+    from flwr_agent.cli import overrides
+    from flwr_agent.rl import worker
+    from server_app.run import run
+
+    settings = overrides.parse([*STEP, f"model.path={policy}", f"output_dir={output}", *arguments])
+    config = presets.load({"preset": "tinyguess"} | settings)
+    run(config, InMemoryGrid(client(worker.serve)), initial_model=worker.initial_model, serve=worker.serve)
+
+
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit code and what was said."""
     out, err = process.communicate(timeout=TIMEOUT_S)
@@ -57,7 +71,7 @@ def wait_for(condition: Callable[[], object], timeout_s: float = TIMEOUT_S) -> N
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def digests(folder: Path) -> list[tuple[int, str]]:

@@ -12,7 +12,7 @@ import json
 import random
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -239,7 +239,7 @@ def _answer(instruction: str, files: Mapping[str, str], solve: str, answer: str,
     return Draft(instruction, files, solve, (_reads("answer.txt", answer),), env or {})
 
 
-def _lines(rows: list[str]) -> str:
+def _lines(rows: Sequence[str]) -> str:
     return "\n".join(rows) + "\n"
 
 

@@ -10,7 +10,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, cast
 
 from envs import named
 from envs.base import Shard, Task
@@ -110,7 +110,7 @@ def _imported(target: str, strategy: str) -> Partition:
     found = named.load("partition.strategy", strategy, target)
     if not callable(found):
         raise ConfigError("partition.strategy", strategy, f"{target} is not a function")
-    return found
+    return cast("Partition", found)
 
 
 def _knob_defaults(partition: Partition) -> dict[str, Any]:

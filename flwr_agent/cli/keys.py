@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from flwr_agent.config import KEYS
+from flwr_agent.config import KEYS, type_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +30,7 @@ def listed() -> list[Key]:
     return [
         Key(
             name=name,
-            type=spec.type.__name__,
+            type=type_of(spec).__name__,
             default=_shown(spec.default),
             range=_range(spec),
             doc=spec.metadata["doc"],

@@ -19,6 +19,7 @@ from flwr_agent.errors import ConfigError
 from flwr_agent.hosts.launched import Where
 from flwr_agent.matrix import SCALES, Cell, cells, find, to_flat
 from flwr_agent.matrix.recipe import LABELS, write_drawn_labels
+from flwr_agent.validate import Strategy
 from flwr_agent.world import to_adapter
 
 
@@ -59,7 +60,7 @@ def to_plan(
     given: Mapping[str, Any],
     *,
     base: Path,
-    load_strategy: Callable[[RunConfig], object],
+    load_strategy: Callable[[RunConfig], Strategy],
 ) -> running.Plan:
     """A validated run of a cell.
 

@@ -147,10 +147,10 @@ def _time(config: RunConfig, work: float) -> tuple[str, str]:
 def cpu_flops(size: int = 512, duration_s: float = 0.2) -> float:
     """fp32 operations per second of a square matrix product on this machine, all cores."""
     left = np.ones((size, size), dtype=np.float32)
-    left @ left
+    np.matmul(left, left)
     start, products = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - start) < duration_s:
-        left @ left
+        np.matmul(left, left)
         products += 1
     return products * 2 * size**3 / elapsed
 

@@ -31,6 +31,8 @@ class Progress:
 
     round: int = 0
     """Last finished round."""
+    complete: int = 0
+    """The round that ended the run, saved and scored; 0 as long as something is left to do."""
     clients: tuple[int, ...] = ()
     """Clients whose answer counts in the round after it."""
     failures: tuple[str, ...] = ()
@@ -51,6 +53,7 @@ class Progress:
         trained = [sum(line["seconds"].values()) for line in rounds]
         return cls(
             round=last,
+            complete=next((line["round"] for line in lines if line["kind"] == "complete"), 0),
             clients=tuple(line["client_id"] for line in asked if line["round"] > last and line["status"] == ACCEPTED),
             failures=tuple(
                 f"client {line['client_id']} {line['status']} in round {line['round']}: {line['reason']}"

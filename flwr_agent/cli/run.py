@@ -158,8 +158,9 @@ def execute(plan: Plan, console: Console, where: Where, *, detach: bool = False)
             return
         rehearsal = Rehearsal(schedule if where.kind == DEPLOYMENT else (), flower.services, display.finished)
         status = _follow(flower, run_id, log, (flower.tend, rehearsal.step, display.update))
+        details = "" if status == COMPLETED else flower.link.details(run_id)
     if status != COMPLETED:
-        reason = last_error(log.read_bytes()[start:].decode(errors="replace"))
+        reason = last_error(log.read_bytes()[start:].decode(errors="replace")) or _silent(details)
         raise RunFailed(f"run {status.removeprefix('finished:')}: {reason} (log: {log})")
     console.print(result(output), **PLAIN)
 
@@ -207,11 +208,11 @@ def _check_for_sites(config: RunConfig, where: Where) -> None:
 
 
 def is_complete(output: Path, config: RunConfig) -> bool:
-    """Whether the folder holds this very run with its last round done."""
+    """Whether the folder holds this very run with nothing left to do."""
     facts = output / "config.json"
     if not facts.is_file() or json.loads(facts.read_text(encoding="utf-8"))["fingerprint"] != config.fingerprint():
         return False
-    return Progress.read(output / LEDGER).round == config.federation.rounds
+    return Progress.read(output / LEDGER).complete == config.federation.rounds
 
 
 def result(output: Path) -> str:
@@ -235,7 +236,7 @@ def _scores(first: Mapping[str, Any], last: Mapping[str, Any], mode: str) -> str
 
 
 def last_error(log: str) -> str:
-    r"""The message of the last exception in a log, else its last line.
+    r"""The message of the last exception in a log, empty if there is none.
 
     Example:
         >>> last_error("Traceback\nflwr_agent.errors.ConfigError: seed=-1: must be at least 0\nExit Code: 700")
@@ -243,9 +244,13 @@ def last_error(log: str) -> str:
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     found = [match for line in lines if (match := _ERROR.fullmatch(line))]
-    if found:
-        return found[-1][2]
-    return lines[-1] if lines else "no log"
+    return found[-1][2] if found else ""
+
+
+def _silent(details: str) -> str:
+    """The end of a ServerApp that was killed, or had no time to say why."""
+    said = f" ({details})" if details else ""
+    return f"the ServerApp ended without an error of its own{said}; the same command resumes the run"
 
 
 def _follow(flower: Flower, run_id: int, log: Path, steps: Sequence[Callable[[], None]]) -> str:

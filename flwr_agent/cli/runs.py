@@ -115,7 +115,7 @@ def _state(folder: Path, launch: Launch | None) -> str:
     rounds = _rounds(folder)
     if launch and launch.follower():
         return RUNNING
-    return DONE if rounds and Progress.read(folder / LEDGER).round >= rounds else INTERRUPTED
+    return DONE if rounds and Progress.read(folder / LEDGER).complete == rounds else INTERRUPTED
 
 
 def _settings(folder: Path, launch: Launch) -> Mapping[str, Any]:

@@ -27,6 +27,8 @@ from flwr_agent.hosts.superlink import LaunchError, SuperLink, connect
 from flwr_agent.rl import launch
 
 HOST = "127.0.0.1"
+NODE_RESTART_S = 15.0
+"""Seconds before a dead SuperNode is started again; it is refused until its session has expired, within a minute."""
 HOMES = "fa-"
 """What the names of Flower's homes in the temporary folder begin with; short, for Ray's sockets."""
 
@@ -51,8 +53,8 @@ class Federation:
     """Folders of the user's own modules, which ServerApp and clients import too."""
 
     def simulation(self) -> str:
-        """Flower's federation settings: as many clients side by side as there are cores."""
-        cpus = max(self.threads, os.cpu_count() or 1)
+        """Flower's federation settings: as many clients side by side as there are cores, and no process without one."""
+        cpus = max(self.threads, min(os.cpu_count() or 1, self.num_nodes * self.threads))
         return (
             f"num-supernodes={self.num_nodes} client-resources-num-cpus={self.threads} "
             f"client-resources-num-gpus={self.gpus} init-args-num-cpus={cpus}"
@@ -121,7 +123,9 @@ class _Place:
     env: Mapping[str, str]
     stack: ExitStack
 
-    def service(self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None, **kept: int) -> Service:
+    def service(
+        self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None, **kept: float
+    ) -> Service:
         log = self.logs / f"{name}.log"
         return self.stack.enter_context(Service(list(command), self.home / "empty", env or self.env, log, **kept))
 
@@ -151,7 +155,8 @@ def _deployment(place: _Place, federation: Federation) -> Flower:
         config = f"partition-id={client_id} num-partitions={federation.num_nodes}"
         command = supernode_command(address, authority.root, key, node_port, config)
         name = f"supernode-{client_id}"
-        services[name] = place.service(name, command, launch.pinned(place.env, client_id, gpus=federation.gpus))
+        env = launch.pinned(place.env, client_id, gpus=federation.gpus)
+        services[name] = place.service(name, command, env, restart_s=NODE_RESTART_S)
     return Flower(link=link, services=services)
 
 

@@ -15,6 +15,8 @@ from flwr_agent.rl import launch
 
 RESTART_S = 5.0
 """Seconds between the death of a process and its next start."""
+STEADY_S = 60.0
+"""A process that has run for so long did come up."""
 
 
 class Service:
@@ -28,11 +30,30 @@ class Service:
     """
 
     def __init__(
-        self, command: list[str], cwd: Path, env: Mapping[str, str], log: Path, *, max_restarts: int = 20
+        self,
+        command: list[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        log: Path,
+        *,
+        max_restarts: int = 20,
+        restart_s: float = RESTART_S,
     ) -> None:
+        """Prepare.
+
+        Args:
+            command: what to run.
+            cwd: its working directory.
+            env: its environment.
+            log: file that its output is appended to.
+            max_restarts: deaths in a row after which it is given up; one that came up to stay begins a new row.
+            restart_s: seconds between its death and its next start.
+        """
         self.log = log
-        self._command, self._cwd, self._env, self._restarts_left = command, cwd, env, max_restarts
+        self._command, self._cwd, self._env = command, cwd, env
+        self._max_restarts, self._restart_s, self._deaths = max_restarts, restart_s, 0
         self._stack, self._process = ExitStack(), None
+        self._started_at = 0.0
         self._died_at: float | None = None
         self.is_held = False
         """Killed, and not to be started again yet."""
@@ -75,21 +96,23 @@ class Service:
         """
         if self.is_held or self.is_up():
             return
-        if self._restarts_left <= 0:
+        if self._died_at is None:
+            self._died_at = time.monotonic()
+            is_new_row = self._died_at >= self._started_at + STEADY_S
+            self._deaths = 1 if is_new_row else self._deaths + 1
+        if self._deaths > self._max_restarts:
             raise LaunchError(f"{self.log.stem} ended: {launch.end_of(self.log)} (log: {self.log})")
-        self._died_at = self._died_at or time.monotonic()
-        if time.monotonic() >= self._died_at + RESTART_S:
-            self._restarts_left -= 1
+        if time.monotonic() >= self._died_at + self._restart_s:
             self._start()
 
     def _start(self) -> None:
         self._stack.close()
-        self._died_at = None
+        self._died_at, self._started_at = None, time.monotonic()
         self._process = self._stack.enter_context(launch.supervised(self._command, self._cwd, self._env, self.log))
 
     def _family(self) -> list[psutil.Process]:
         """The command and what it started; its supervisor is not one of them."""
-        if not self.is_up():
+        if self._process is None or not self.is_up():
             return []
         try:
             return psutil.Process(self._process.pid).children(recursive=True)

@@ -55,7 +55,11 @@ class SuperLink:
 
     def status(self, run_id: int) -> str:
         """`pending`, `starting`, `running`, `finished:completed`, `finished:failed` or `finished:stopped`."""
-        return str(self._ask("ls", self.connection, "--run-id", str(run_id))["runs"][0]["status"])
+        return str(self._run(run_id)["status"])
+
+    def details(self, run_id: int) -> str:
+        """What Flower has to say about how a run ended, often nothing."""
+        return str(self._run(run_id)["status-details"] or "")
 
     def stop(self, run_id: int) -> None:
         """Ask for the end of a run; clients finish what they are at."""
@@ -71,6 +75,10 @@ class SuperLink:
         command = launch.tool("flwr", "log", str(run_id), self.connection, "--stream")
         with launch.supervised(command, self.cwd, self.env, path) as process:
             yield process
+
+    def _run(self, run_id: int) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask("ls", self.connection, "--run-id", str(run_id))["runs"][0]
+        return found
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
         code, out, err = launch.answer(launch.tool("flwr", *arguments, "--format", "json"), self.cwd, self.env)

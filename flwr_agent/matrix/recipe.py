@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.base import Task
-from flwr_agent.config import KEYS
+from flwr_agent.config import KEYS, type_of
 from flwr_agent.matrix.cells import BACKBONES, ENV, Cell
 from flwr_agent.seeds import rng
 
@@ -102,7 +102,7 @@ def to_flat(cell: Cell, scale: str = "paper") -> dict[str, Any]:
         flat["env.search_return_n"] = DEEP_SEARCH
     for key, text in zip(arm.knobs.values(), cell.values, strict=True):
         if key:
-            flat[f"partition.{key}"] = KEYS[f"partition.{key}"].type(float(text))
+            flat[f"partition.{key}"] = type_of(KEYS[f"partition.{key}"])(float(text))
     return flat | (_small(cell) if scale == "small" else {})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from transformers import PreTrainedTokenizerBase
 
@@ -49,7 +49,7 @@ class Chat:
 
     def text(self, ids: Sequence[int]) -> str:
         """What the model said, without special tokens."""
-        return self.tokenizer.decode(ids, skip_special_tokens=True)
+        return cast("str", self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     @cached_property
     def eos_ids(self) -> frozenset[int]:
@@ -62,7 +62,7 @@ class Chat:
     @property
     def pad_id(self) -> int:
         """The padding token, or an end token where the tokenizer has none; it is always masked."""
-        pad = self.tokenizer.pad_token_id
+        pad = cast("int | None", self.tokenizer.pad_token_id)
         return pad if pad is not None else min(self.eos_ids, default=0)
 
     def _after_answer(self, message: str) -> str:
@@ -71,7 +71,8 @@ class Chat:
         return self._text([{"role": role, "content": content} for role, content in turns]).partition(_ANSWER)[2]
 
     def _text(self, messages: list[dict[str, str]]) -> str:
-        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return cast("str", text)
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
         if not self.tokenizer.is_fast:
@@ -82,7 +83,7 @@ class Chat:
 
     @cached_property
     def _core(self) -> Any:
-        core = self.tokenizer.backend_tokenizer
+        core: Any = self.tokenizer.backend_tokenizer
         core.no_padding()
         core.no_truncation()
         return core

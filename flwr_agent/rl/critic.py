@@ -41,7 +41,8 @@ def build(policy: PreTrainedModel) -> PreTrainedModel:
         for name, p in critic.named_parameters():
             if not name.startswith(critic.base_model_prefix + "."):
                 p.zero_()
-    return critic.to(policy.device)
+    torch.nn.Module.to(critic, policy.device)
+    return critic
 
 
 def start(config: RunConfig) -> str | None:

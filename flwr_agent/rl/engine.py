@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import torch
+from peft import PeftModel
 from transformers import PreTrainedModel
 
 from flwr_agent.config import RunConfig
@@ -127,7 +128,7 @@ class Replica(TransformersGenerator):
             own[name].copy_(value)
 
 
-def to_engine(config: RunConfig, model: PreTrainedModel, chat: Chat, source: str) -> Engine:
+def to_engine(config: RunConfig, model: PreTrainedModel | PeftModel, chat: Chat, source: str) -> Engine:
     """The engine that `rollout.engine` names, asleep.
 
     Args:

@@ -60,7 +60,7 @@ def export(config: RunConfig, arrays: Arrays, out: Path, *, facts: Mapping[str, 
     shutil.rmtree(unfinished, ignore_errors=True)
     what = f"{config.model.path} after federated {config.algorithm.name.upper()} on {config.env.name}."
     if isinstance(policy, PeftModel):
-        policy.save_pretrained(unfinished / "adapter")
+        policy.save_pretrained(str(unfinished / "adapter"))
         written.append(out / "adapter")
         what += f" LoRA of rank {config.model.lora.rank}, merged here and by itself in `adapter/`."
         policy = policy.merge_and_unload()

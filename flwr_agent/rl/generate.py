@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from peft import PeftModel
 from transformers import PreTrainedModel
 
 from flwr_agent.seeds import rng
@@ -65,7 +66,9 @@ class Generator(Protocol):
 class TransformersGenerator:
     """Lockstep engine: all queued requests are decoded as one left-padded batch with a key-value cache."""
 
-    def __init__(self, model: PreTrainedModel, *, eos_ids: Sequence[int], pad_id: int, max_batch: int = 512):
+    def __init__(
+        self, model: PreTrainedModel | PeftModel, *, eos_ids: Sequence[int], pad_id: int, max_batch: int = 512
+    ):
         self.model, self.pad_id, self.max_batch = model, pad_id, max_batch
         self._eos = torch.tensor(sorted(eos_ids), device=model.device)
         self._queue: deque[Request] = deque()
@@ -117,7 +120,9 @@ class TransformersGenerator:
             )
             cache = out.past_key_values
             token_B, logprob_B = sample(out.logits[:, -1].float(), temperature_B1, draws_BT[:, t])
-            ids.append(token_B), logprobs.append(logprob_B), alive.append(alive_B)
+            ids.append(token_B)
+            logprobs.append(logprob_B)
+            alive.append(alive_B)
             alive_B = alive_B & ~torch.isin(token_B, self._eos) & (t + 1 < limit_B)
             if not alive_B.any():
                 break

@@ -6,10 +6,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel
 
 from envs.base import EnvAdapter, Shard, Task
 from flwr_agent.arrays import ACTOR, CRITIC, distance, part, prefixed
@@ -42,7 +43,7 @@ def initial_model(config: RunConfig) -> InitialModel:
     policy = load_policy(config)
     arrays = prefixed(ACTOR, to_arrays(policy))
     if is_ppo:
-        arrays |= prefixed(CRITIC, to_arrays(critic.initial(policy, trained)))
+        arrays |= prefixed(CRITIC, to_arrays(critic.initial(cast("PreTrainedModel", policy), trained)))
     if config.trainer.optimizer_reset == "never":
         arrays |= moments.zeros(arrays)
     return InitialModel(arrays=arrays, base_digest=identity(policy))

@@ -41,7 +41,7 @@ def adapt(policy: PreTrainedModel, config: RunConfig) -> PeftModel:
             if ".lora_A." in name:
                 bound = p.size(1) ** -0.5
                 p.copy_(torch.from_numpy(rng(config.seed, "lora", name).uniform(-bound, bound, tuple(p.shape))))
-                p.requires_grad_(requires_grad=config.strategy.name != FROZEN_A)
+                p.requires_grad_(config.strategy.name != FROZEN_A)
     return adapted
 
 

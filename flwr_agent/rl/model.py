@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -86,7 +87,7 @@ def load_model(config: RunConfig, *, dtype: torch.dtype) -> PreTrainedModel:
     path, source, attention = config.model.path, locate(config), config.model.attention
     with _loading("causal LM", path):
         try:
-            model, found = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source, dtype=dtype, attn_implementation=attention, output_loading_info=True
             )
         except (ImportError, ValueError) as error:
@@ -94,6 +95,7 @@ def load_model(config: RunConfig, *, dtype: torch.dtype) -> PreTrainedModel:
                 raise
             fix = f"{named.cause(error)}; use sdpa or eager"
             raise ConfigError("model.attention", attention, fix) from error
+    model, found = loaded
     if missing := sorted(found["missing_keys"]):
         fix = f"its files lack {len(missing)} weights of {type(model).__name__}, first {missing[0]!r}; use a causal LM"
         raise ConfigError("model.path", path, fix)

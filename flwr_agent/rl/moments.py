@@ -6,6 +6,7 @@ Used where one client's optimizers are never reset: what a worker remembers dies
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ import torch
 from flwr_agent.arrays import ACTOR, CRITIC
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays
+from flwr_agent.rl.optimize import Optimization
 from flwr_agent.rl.trainer import Trainer
 from flwr_agent.rl.weights import trained
 
@@ -59,5 +61,6 @@ def _states(trainer: Trainer) -> Iterator[tuple[str, torch.nn.Parameter, dict[st
     """Name, parameter and optimizer state of everything that is trained."""
     parts = {ACTOR: trainer.actor} | ({CRITIC: trainer.critic.optimization} if trainer.critic else {})
     for prefix, optimization in parts.items():
-        for name, p in trained(optimization.model).items():
-            yield prefix + name, p, optimization.optimizer.state[p]
+        own = cast("Optimization", optimization)  # DeepSpeed's are always reset
+        for name, p in trained(own.model).items():
+            yield prefix + name, p, own.optimizer.state[p]

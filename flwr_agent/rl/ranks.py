@@ -37,7 +37,7 @@ class Ranks:
         is_group = dist.is_available() and dist.is_initialized()
         self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if is_group else (0, 1)
         # Orders have a group of their own: waiting for one must neither time out nor occupy a GPU.
-        self._orders = dist.new_group(backend="gloo", timeout=IDLE) if self.count > 1 else None
+        self._orders = _orders() if self.count > 1 else None
 
     def share(self, rows: Sequence[int]) -> list[int]:
         """This rank's rows, as many as every rank's; `FILLER` where there are too few."""
@@ -79,6 +79,13 @@ class Ranks:
         dist.broadcast(data, 0, group=self._orders)
         order, facts = json.loads(bytes(data.numpy()))
         return order, facts
+
+
+def _orders() -> dist.ProcessGroup:
+    group = dist.new_group(backend="gloo", timeout=IDLE)
+    if not isinstance(group, dist.ProcessGroup):  # what a process outside the group gets
+        raise TypeError("every rank is in the group of orders")
+    return group
 
 
 def follow(trainer: Trainer) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -175,7 +176,7 @@ def to_model(vocab_size: int, recipe: Recipe) -> LlamaForCausalLM:
             if p.dim() > 1:
                 p.copy_(torch.randn(p.shape, generator=generator) * (0.1 if "embed" in name else p.size(1) ** -0.5))
         for layer in model.model.layers:
-            attention = layer.self_attn
+            attention: Any = layer.self_attn
             copied, _ = torch.linalg.qr(attention.v_proj.weight)
             attention.v_proj.weight.copy_(copied)
             attention.o_proj.weight.copy_(copied.T)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -52,7 +52,7 @@ class Trainer:
         # Partitioned weights answer nothing on one rank alone; transformers plays with a copy then.
         is_split = config.trainer.deepspeed.startswith("zero3") and config.rollout.engine == "transformers"
         self.acting = copy.deepcopy(model) if is_split else model
-        values = value_model.build(model) if config.algorithm.name == "ppo" else None
+        values = value_model.build(cast("PreTrainedModel", model)) if config.algorithm.name == "ppo" else None
         self.seam = Seam(model, chat.tokenizer, config)
         self.model = self.seam.model
         self.ranks = Ranks()
@@ -150,7 +150,7 @@ class Trainer:
 
     def whole(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The policy as an inference engine takes it (see `weights.whole`)."""
-        return self.values() if self.config.trainer.deepspeed.startswith("zero3") else whole(self.model)
+        return self.values() if self.config.trainer.deepspeed.startswith("zero3") else whole(self.actor.model)
 
     def take(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Load the policy's weights in place, to play with them.

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from datasets import Dataset
+from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOConfig, GRPOTrainer
@@ -33,7 +35,12 @@ _PER_TOKEN = ("advantages", "sampler_per_token_logps", "old_per_token_logps", "r
 class Seam(GRPOTrainer):
     """`GRPOTrainer` reduced to what we use; never calls `train()`."""
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: RunConfig):
+    # transformers declares them optional; they are there once `_prepare_for_training` has run.
+    model: torch.nn.Module
+    model_wrapped: Any
+    optimizer: torch.optim.Optimizer
+
+    def __init__(self, model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase, config: RunConfig):
         self._scratch = tempfile.TemporaryDirectory(prefix="flwr-agent-trl-")
         super().__init__(
             model=model,
@@ -90,7 +97,7 @@ class Seam(GRPOTrainer):
         return value
 
     @torch.no_grad()
-    def score(self, model: PreTrainedModel, batch: Batch) -> torch.Tensor:
+    def score(self, model: Callable[..., Any], batch: Batch) -> torch.Tensor:
         """Log-probabilities `[B, T]` of the completion under `model` (at the training temperature)."""
         start = time.perf_counter()
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
@@ -128,7 +135,7 @@ class Seam(GRPOTrainer):
         return logps_BTV.gather(-1, ids_BT[:, -keep:, None])[..., 0], entropy
 
 
-def _env_reward(**_: object) -> list[float]:
+def _env_reward(**_: object) -> list[float | None]:
     """Stands where TRL wants a reward function; returns come from the environment, so it is never called."""
     raise AssertionError("rewards come from the environment")
 

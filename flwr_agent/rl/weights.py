@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,7 +82,8 @@ def whole(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     if not hasattr(model, "peft_config"):
         yield from ((name, p.detach()) for name, p in model.named_parameters())
         return
-    bare = model.get_base_model()
+    adapted: Any = model
+    bare = adapted.get_base_model()
     for name, p in bare.named_parameters():
         if ".lora_" in name:
             continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from flwr_agent.config import RunConfig
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, InitialModel, TrainReply, TrainRequest
@@ -41,6 +41,10 @@ def initial_model(config: RunConfig) -> InitialModel:
     return make(config)
 
 
+@overload
+def call(request: TrainRequest, *, node: str = "local", owner: int = 0) -> TrainReply: ...
+@overload
+def call(request: EvaluateRequest, *, node: str = "local", owner: int = 0) -> EvaluateReply: ...
 def call(request: TrainRequest | EvaluateRequest, *, node: str = "local", owner: int = 0) -> TrainReply | EvaluateReply:
     """Answer a request where `worker.mode` says: in this process, or in the node's worker process.
 

@@ -33,6 +33,10 @@ from flwr_agent.rl.weights import check_fit, trained
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
+Partitioned = Any
+"""A parameter with what DeepSpeed hangs on it."""
+
+
 class ZeroOptimization:
     """`Optimization` on a DeepSpeed engine whose own clipping is off."""
 
@@ -62,7 +66,8 @@ class ZeroOptimization:
     def values(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The trained values by name, full and fp32, gathered one at a time; every rank has to go through all of them."""
         for name, p in trained(self.model).items():
-            yield name, safe_get_full_fp32_param(p).reshape(_shape(p))
+            full: Any = safe_get_full_fp32_param(p)
+            yield name, full.reshape(_shape(p))
 
     @torch.no_grad()
     def begin(self, *, prox_mu: float = 0.0, reset: bool = True) -> None:
@@ -97,7 +102,7 @@ class ZeroOptimization:
         self.engine.step()
         return {"grad_norm": norm, "prox_norm": prox, "grad_norm_applied": min(total, self.max_grad_norm or total)}
 
-    def _add_prox(self, owned: list[torch.nn.Parameter], grads: list[torch.Tensor]) -> float:
+    def _add_prox(self, owned: list[Partitioned], grads: list[torch.Tensor]) -> float:
         """FedProx (Li et al. 2020, eq. 2) on the fp32 partitions, before clipping; returns the term's global norm."""
         if not self._mu:
             return 0.0
@@ -113,7 +118,7 @@ class ZeroOptimization:
         dist.all_reduce(square)
         return float(square.sqrt())
 
-    def _owned(self) -> Iterator[torch.nn.Parameter]:
+    def _owned(self) -> Iterator[Partitioned]:
         """Trained parameters of which a part lies here."""
         for p in self.engine.module.parameters():
             if p.requires_grad and (hasattr(p, "ds_id") or p._hp_mapping is not None):
@@ -135,17 +140,17 @@ def settings_file(config: RunConfig) -> Path:
     return ROOT / "conf" / "deepspeed" / f"{config.trainer.deepspeed}.json"
 
 
-def _weight(p: torch.nn.Parameter) -> torch.Tensor:
+def _weight(p: Partitioned) -> torch.Tensor:
     return safe_get_local_fp32_param(p) if hasattr(p, "ds_id") else p._hp_mapping.hp_fragment
 
 
-def _grad(p: torch.nn.Parameter) -> torch.Tensor:
+def _grad(p: Partitioned) -> torch.Tensor:
     if hasattr(p, "ds_id"):
         return safe_get_local_grad(p)
     return p._hp_mapping.get_lp_grad_fragment(p._index_in_param_group)
 
 
-def _set_grad(p: torch.nn.Parameter, grad: torch.Tensor) -> None:
+def _set_grad(p: Partitioned, grad: torch.Tensor) -> None:
     if hasattr(p, "ds_id"):
         safe_set_local_grad(p, grad)
     else:
@@ -158,8 +163,9 @@ def _shape(p: torch.nn.Parameter) -> tuple[int, ...]:
 
 
 @torch.no_grad()
-def _put(p: torch.nn.Parameter, array: np.ndarray | None) -> None:
-    device = torch.device(deepspeed.get_accelerator().current_device_name())
+def _put(p: Partitioned, array: np.ndarray | None) -> None:
+    accelerator: Any = deepspeed.get_accelerator()
+    device = torch.device(accelerator.current_device_name())
     value = torch.empty(_shape(p), dtype=torch.float32, device=device)
     if array is not None:
         value.copy_(torch.tensor(array))

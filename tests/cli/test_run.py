@@ -141,20 +141,25 @@ def test_dry_run_shows_the_configuration_and_its_cost_and_starts_nothing(tmp_pat
     [
         ("x\nflwr_agent.errors.ConfigError: seed=-1: no\n\nExit Code: 700\n", "seed=-1: no"),
         ("ValueError: first\nmore\nRuntimeError: second\n", "second"),
-        ("all went well\n\n", "all went well"),
-        ("", "no log"),
+        ("all went well\n\n", ""),
+        ("", ""),
     ],
 )
 def test_the_last_error_of_a_log_is_its_message(log: str, message: str):
     assert last_error(log) == message
 
 
-def test_only_this_run_with_its_last_round_done_is_complete(tmp_path: Path):
+def test_only_this_run_with_its_last_round_saved_and_scored_is_complete(tmp_path: Path):
     ours = resolve({"federation.rounds": 2})
-    rounds = [{"kind": "round", "round": n, "seconds": {"train": 1.0}} for n in (1, 2)]
-    (tmp_path / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rounds))
+    lines = [{"kind": "round", "round": n, "seconds": {"train": 1.0}} for n in (1, 2)]
+    lines.append({"kind": "complete", "round": 2})
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert not is_complete(tmp_path, ours)
     (tmp_path / "config.json").write_text(json.dumps({"fingerprint": ours.fingerprint()}))
     assert is_complete(tmp_path, ours)
+    ledger.write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]))
+    assert not is_complete(tmp_path, ours)
+    ledger.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert not is_complete(tmp_path, resolve({"federation.rounds": 3}))
     assert not is_complete(tmp_path, resolve({"federation.rounds": 2, "trainer.lr": 0.5}))

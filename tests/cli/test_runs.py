@@ -17,11 +17,12 @@ from flwr_agent.hosts.launched import Launch, Where
 DEAD = {"pid": 2**22 - 1, "created": 0.0}
 
 
-def folder_of(path: Path, *, rounds_done: int, launch: Launch | None) -> Path:
+def folder_of(path: Path, *, rounds_done: int, launch: Launch | None, is_complete: bool = False) -> Path:
     config = resolve({"federation.rounds": 3, "trainer.lr": 0.5})
     (path / "config.json").write_text(json.dumps({"fingerprint": "", "config": config.flat()}))
     ledger = [{"kind": "round", "round": n + 1, "seconds": {"train": 1.0}} for n in range(rounds_done)]
     ledger += [{"kind": "client", "round": rounds_done + 1, "client_id": 1, "status": "failed", "reason": "no disk"}]
+    ledger += [{"kind": "complete", "round": 3}] if is_complete else []
     (path / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ledger))
     if launch:
         launch.write(path)
@@ -47,11 +48,16 @@ def test_status_of_a_run_whose_launcher_is_gone_says_how_to_go_on(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("rounds_done", "process", "state"),
-    [(1, {}, "running"), (3, DEAD, "finished:completed"), (2, DEAD, "interrupted")],
+    ("rounds_done", "is_complete", "process", "state"),
+    [
+        (1, False, {}, "running"),
+        (3, True, DEAD, "finished:completed"),
+        (2, False, DEAD, "interrupted"),
+        (3, False, DEAD, "interrupted"),
+    ],
 )
-def test_status_for_machines_holds_the_same(tmp_path: Path, rounds_done: int, process: dict, state: str):
-    folder_of(tmp_path, rounds_done=rounds_done, launch=launched(**process))
+def test_status_for_machines_holds_the_same(tmp_path: Path, rounds_done, is_complete, process, state):
+    folder_of(tmp_path, rounds_done=rounds_done, launch=launched(**process), is_complete=is_complete)
     facts = json.loads(said("status", tmp_path, "--json"))
     assert (facts["state"], facts["round"], facts["rounds"], facts["run_id"]) == (state, rounds_done, 3, 7)
 

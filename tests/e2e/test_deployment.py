@@ -51,7 +51,7 @@ def accepted(folder: Path) -> list[tuple[int, list[int]]]:
 def test_a_killed_supernode_that_comes_back_gives_the_weights_of_the_simulation_of_its_schedule(policy, tmp_path):
     schedule = tmp_path / "faults.yaml"
     schedule.write_text(SCHEDULE)
-    settings = (*THREE, f"federation.faults={schedule}")
+    settings = (*THREE, "federation.retries=0", f"federation.faults={schedule}")
     simulated, deployed = tmp_path / "simulated", tmp_path / "deployed"
     done(runs.start(simulated, policy, *settings))
     done(runs.start(deployed, policy, *settings, "--deployment"))

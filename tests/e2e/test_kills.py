@@ -1,11 +1,12 @@
-"""Every process of a federation is killed at every stage of a round; each run ends in the bits of one left alone.
+"""Every process of a federation is killed at every stage of a round; each round ends in the bits of a run left alone.
 
-`pytest tests/e2e/test_kills.py --all-kills -s` plays the whole matrix and prints the table of docs/reliability.md.
+A run has a kill in every round but its first. `pytest -m e2e tests/e2e/test_kills.py` plays the eight recoveries that
+differ, with `--all-kills` the whole matrix, a run for each process; both end with a table, and `-n 2` plays two at a time.
 """
 
 import signal
 import subprocess
-import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,62 +15,59 @@ import psutil
 import pytest
 import runs
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
-SETTINGS = (
-    *(
-        "--deployment",
-        "federation.rounds=2",
-        "federation.min_clients=2",
-        "federation.connect_timeout_s=600",
-        "evaluation.where=client",
-    ),
-    *("evaluation.every=2", "strategy.name=holding:Held", "worker.mode=process"),
-)
-STAGES = (
-    "before train",
-    "during train",
-    "during reply",
-    "during aggregation",
-    "during checkpoint",
-    "during evaluation",
-)
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(2400)]
 TARGETS = ("ServerApp", "ClientApp", "worker", "SuperNode", "SuperLink")
-DISTINCT = {
-    ("ServerApp", "during aggregation"),
-    ("ServerApp", "during checkpoint"),
-    ("ServerApp", "during evaluation"),
-    ("ClientApp", "during train"),
-    ("worker", "during reply"),
-    ("worker", "during evaluation"),
-    ("SuperNode", "during train"),
-    ("SuperLink", "during reply"),
+POINTS = {
+    "before train": "asking",
+    "during train": "training",
+    "during reply": "answering",
+    "during aggregation": "aggregating",
+    "during checkpoint": "saving",
+    "during evaluation": "evaluating",
 }
-"""The recoveries that differ; the other kills end in one of these ways."""
-BY_ITSELF, AGAIN, NOBODY = "goes on by itself", "stops; the same command resumes it", "not alive at this stage"
+"""Stage -> where the run is held."""
+OF_SERVER = ("asking", "aggregating", "saving")
+"""Points in the ServerApp; the others are in a worker."""
+FIRST, ROUNDS = 2, 7
+SETTINGS = (
+    "federation.min_clients=2", "federation.connect_timeout_s=600", "federation.round_timeout_s=900",
+    "evaluation.where=client", "evaluation.every=1", "report.page=false",
+)  # fmt: skip
+BY_ITSELF, AGAIN, NOBODY = "goes on by itself", "stops; the same command resumes it", "not alive then"
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One cell."""
+    """One cell of the matrix."""
 
     target: str
     stage: str
 
     @property
     def point(self) -> str:
-        """Where the run is held."""
-        if self.stage == "before train":
-            return "asked" if self.target in ("ClientApp", "worker") else "asking"
-        return {
-            "during train": "training",
-            "during reply": "answering",
-            "during aggregation": "aggregating",
-            "during checkpoint": "saving",
-            "during evaluation": "evaluating",
-        }[self.stage]
+        """Where the run is held; a client's processes are alive at `before train` once they are asked."""
+        is_of_client = self.target in ("ClientApp", "worker")
+        return "asked" if is_of_client and self.stage == "before train" else POINTS[self.stage]
 
 
-CELLS = [Kill(target, stage) for target in TARGETS for stage in STAGES]
+ROWS = {target: [Kill(target, stage) for stage in POINTS] for target in TARGETS}
+DISTINCT = {
+    "server": [Kill("ServerApp", stage) for stage in ("during aggregation", "during checkpoint", "during evaluation")],
+    "clients": [
+        Kill("ClientApp", "during train"),
+        Kill("worker", "during reply"),
+        Kill("worker", "during evaluation"),
+        Kill("SuperNode", "during train"),
+        Kill("SuperLink", "during reply"),
+    ],
+}
+"""The recoveries that differ; the other kills end in one of these ways."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kills" in metafunc.fixturenames:
+        played = ROWS if metafunc.config.getoption("--all-kills") else DISTINCT
+        metafunc.parametrize("kills", list(played.values()), ids=list(played))
 
 
 @pytest.fixture(scope="module")
@@ -77,106 +75,123 @@ def policy(tmp_path_factory):
     return runs.policy(tmp_path_factory.mktemp("policy"))
 
 
-def start(home: Path, policy: Path) -> subprocess.Popen:
-    """A run under `home`, which also holds its gate."""
-    gate = home / "gate"
-    gate.mkdir(exist_ok=True)
-    python = holding.worker_python(gate)
-    modules = Path(holding.__file__).parent
-    return runs.start(home / "run", policy, *SETTINGS, f"worker.python={python}", modules=modules)
-
-
 @pytest.fixture(scope="module")
-def undisturbed(policy, tmp_path_factory):
-    home = tmp_path_factory.mktemp("whole")
-    code, out, err = runs.finish(start(home, policy))
-    assert code == 0, out + err
-    return facts(home / "run")
+def undisturbed(policy, flower_messages, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    runs.play(folder, policy, *SETTINGS, "evaluation.where=server", f"federation.rounds={ROUNDS}")
+    return folder
 
 
-def facts(folder: Path) -> tuple:
-    """Models, accepted clients and scores: what a disturbed run must share with one left alone, each exactly once."""
-    accepted = [(x["round"], x["client_id"]) for x in runs.lines(folder, "client") if x["status"] == "accepted"]
-    scores = [(x["round"], x["outcomes"]) for x in runs.lines(folder, "evaluation")]
-    return runs.digests(folder), accepted, scores
+def facts(folder: Path, round_: int) -> tuple:
+    """What a round with a kill must share with one left alone, each exactly once: model, clients in it, scores."""
+    of_round = [line for line in runs.lines(folder) if line.get("round") == round_]
+    return (
+        [line["digest"] for line in of_round if line["kind"] == "round"],
+        [line["client_id"] for line in of_round if line.get("status") == "accepted"],
+        [line["outcomes"] for line in of_round if line["kind"] == "evaluation"],
+    )
 
 
-def find(command: psutil.Process, target: str) -> psutil.Process | None:
-    """The process to kill; of two SuperNodes that of the held client, of two workers and ClientApps theirs."""
-    family = command.children(recursive=True)
-    if target in ("ServerApp", "SuperLink"):
-        name = {"ServerApp": "flwr-serverapp", "SuperLink": "flower-superlink"}[target]
-        return next((process for process in family if is_program(process, name)), None)
-    node = next(p for p in family if is_program(p, "flower-supernode") and is_of_client(p))
-    if target == "SuperNode":
-        return node
-    if target == "ClientApp":
-        return next((p for p in node.children(recursive=True) if is_program(p, "flwr-clientapp")), None)
-    owner = str(node.pid)
-    return next((p for p in psutil.process_iter() if is_worker_of(p, owner)), None)
+class Disturbed:
+    """A run whose processes are killed, and which is started again whenever it stops."""
+
+    def __init__(self, home: Path, policy: Path, kills: Sequence[Kill]) -> None:
+        self.folder, self._home, self._policy, self._gate = home / "run", home, policy, home / "gate"
+        self._rounds = FIRST + len(kills) - 1
+        self._gate.mkdir()
+        for round_, kill in enumerate(kills, FIRST):
+            (self._gate / f"{round_}-{kill.point}").touch()
+        self._process = self._start()
+
+    def survive(self, round_: int, kill: Kill) -> str:
+        """Kill when the round gets there and see it through to its score; says how."""
+        reached = self._gate / "reached"
+        self._wait_for(reached.exists)
+        assert self._process.poll() is None, runs.finish(self._process)
+        victim = find(psutil.Process(self._process.pid), kill, int(reached.read_text()))
+        if victim is not None:
+            victim.send_signal(signal.SIGKILL)
+        reached.unlink()
+        self._wait_for(lambda: facts(self.folder, round_)[-1])
+        if self._process.poll() in (None, 0):
+            return BY_ITSELF if victim else NOBODY
+        said = self._process.communicate()[1]
+        assert said.startswith("error: run failed: "), said
+        assert said.count("\n") == 1, said
+        self._process = self._start()
+        self._wait_for(lambda: facts(self.folder, round_)[-1])
+        return AGAIN
+
+    def finish(self) -> None:
+        """See it through to its end."""
+        code, out, err = runs.finish(self._process)
+        assert code == 0, out + err
+
+    def _start(self) -> subprocess.Popen[str]:
+        held = (f"worker.python={holding.worker_python(self._gate)}", "strategy.name=holding:Held")
+        settings = (*SETTINGS, f"federation.rounds={self._rounds}", "worker.mode=process", "--deployment", *held)
+        return runs.start(self.folder, self._policy, *settings, modules=Path(holding.__file__).parent)
+
+    def _wait_for(self, condition) -> None:
+        runs.wait_for(lambda: condition() or self._process.poll() is not None)
 
 
-def is_program(process: psutil.Process, name: str) -> bool:
-    words = cmdline(process)
-    return any(Path(word).name == name for word in words) and not any(word.endswith("supervise.py") for word in words)
+def find(command: psutil.Process, kill: Kill, held: int) -> psutil.Process | None:
+    """The process to kill: on the client's side that of the held worker, or of client 1 while the server is held."""
+    if kill.target in ("ServerApp", "SuperLink"):
+        name = {"ServerApp": "flwr-serverapp", "SuperLink": "flower-superlink"}[kill.target]
+        return next(programs(command, name))
+    workers = {p: int(words(p)[-1]) for p in psutil.process_iter() if "flwr_agent.rl.remote" in words(p)}
+    nodes = {p: {p.pid, *(c.pid for c in p.children())} for p in programs(command, "flower-supernode")}
+    if kill.point in OF_SERVER:
+        node = next(p for p in nodes if f"partition-id={holding.CLIENT} " in " ".join(words(p)))
+        worker = next(p for p, owner in workers.items() if owner in nodes[node])
+    else:
+        worker = psutil.Process(held)
+        node = next(p for p, family in nodes.items() if workers[worker] in family)
+    if kill.target != "ClientApp":
+        return worker if kill.target == "worker" else node
+    if kill.point in OF_SERVER:
+        runs.wait_for(lambda: not list(programs(node, "flwr-clientapp")))
+    return next(programs(node, "flwr-clientapp"), None)
 
 
-def is_of_client(node: psutil.Process) -> bool:
-    return any(f"partition-id={holding.CLIENT} " in f"{word} " for word in cmdline(node))
+def programs(parent: psutil.Process, name: str) -> Iterator[psutil.Process]:
+    """Processes of a program below another one; their supervisors name it too."""
+    for process in parent.children(recursive=True):
+        found = words(process)
+        if any(Path(word).name == name for word in found) and not any(w.endswith("supervise.py") for w in found):
+            yield process
 
 
-def is_worker_of(process: psutil.Process, owner: str) -> bool:
-    words = cmdline(process)
-    return "flwr_agent.rl.remote" in words and words[-1] == owner
-
-
-def cmdline(process: psutil.Process) -> list[str]:
+def words(process: psutil.Process) -> list[str]:
     try:
         return process.cmdline()
     except psutil.Error:
         return []
 
 
-def disturb(home: Path, policy: Path, kill: Kill) -> tuple[str, str]:
-    """Play a run, kill one process at one stage, resume if need be; how it ended, and its own words."""
-    gate = home / "gate"
-    gate.mkdir()
-    (gate / "point").write_text(kill.point)
-    process = start(home, policy)
-    runs.wait_for(lambda: (gate / "reached").exists() or process.poll() is not None)
-    assert process.poll() is None, runs.finish(process)
-    victim = find(psutil.Process(process.pid), kill.target)
-    if victim is not None:
-        victim.send_signal(signal.SIGKILL)
-    (gate / "go").touch()
-    code, _, err = runs.finish(process)
-    if victim is None:
-        assert code == 0, err
-        return NOBODY, ""
-    if code == 0:
-        return BY_ITSELF, ""
-    assert err.count("\n") == 1, err
-    again, _, more = runs.finish(start(home, policy))
-    assert again == 0, more
-    return AGAIN, err.strip()
+def test_a_run_whose_processes_are_killed_ends_every_round_in_the_same_bits(
+    kills, policy, undisturbed, record_property, tmp_path
+):
+    run, ends = Disturbed(tmp_path, policy, kills), {}
+    for round_, kill in enumerate(kills, FIRST):
+        ends[kill] = run.survive(round_, kill)
+        assert facts(run.folder, round_) == facts(undisturbed, round_), (kill, ends[kill])
+        if (ends[kill], kill.stage) == (AGAIN, "during checkpoint"):
+            assert (run.folder / "_stale" / f"round-{round_:05d}.tmp.1").is_dir()
+    run.finish()
+    assert runs.digests(run.folder) == runs.digests(undisturbed)[: 1 + len(kills)]
+    for line in table(kills, ends):
+        record_property("line", line)
 
 
-@pytest.fixture(scope="module")
-def table():
-    """Cells as they end, printed when all are done."""
-    found: dict[Kill, str] = {}
-    yield found
-    rows = [f"| killed | {' | '.join(STAGES)} |", f"|---|{'---|' * len(STAGES)}"]
-    rows += [f"| {t} | {' | '.join(found.get(Kill(t, s), '') for s in STAGES)} |" for t in TARGETS]
-    sys.stdout.write("\n" + "\n".join(rows) + "\n")
-
-
-@pytest.mark.parametrize("kill", CELLS, ids=lambda kill: f"{kill.target}-{kill.stage}".replace(" ", "-"))
-def test_a_run_whose_process_was_killed_ends_in_the_same_bits(kill, policy, undisturbed, table, request, tmp_path):
-    if (kill.target, kill.stage) not in DISTINCT and not request.config.getoption("--all-kills"):
-        pytest.skip("one of the eight distinct recoveries; pytest --all-kills plays all")
-    how, words = disturb(tmp_path, policy, kill)
-    table[kill] = how
-    assert facts(tmp_path / "run") == undisturbed, words
-    if how == AGAIN and kill.stage == "during checkpoint":
-        assert [path.name for path in (tmp_path / "run" / "_stale").iterdir()] == ["round-00002.tmp.1"]
+def table(kills: Sequence[Kill], ends: dict[Kill, str]) -> list[str]:
+    """How the kills ended, a row for a process at every stage, or a row for each kill."""
+    if kills in ROWS.values():
+        return [
+            f"| killed | {' | '.join(POINTS)} |",
+            f"|---|{'---|' * len(POINTS)}",
+            f"| {kills[0].target} | {' | '.join(ends[kill] for kill in kills)} |",
+        ]
+    return ["| killed | |", "|---|---|", *(f"| {kill.target} {kill.stage} | {ends[kill]} |" for kill in kills)]

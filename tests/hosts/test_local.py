@@ -13,6 +13,11 @@ def test_simulated_clients_fit_a_machine_with_fewer_cores_than_threads():
     assert f"init-args-num-cpus={cores + 3}" in text
 
 
+def test_a_simulation_starts_no_more_processes_than_a_round_has_clients(monkeypatch):
+    monkeypatch.setattr(local.os, "cpu_count", lambda: 32)
+    assert "init-args-num-cpus=6" in local.Federation(num_nodes=3, threads=2).simulation()
+
+
 def test_what_a_killed_launcher_left_is_swept_and_what_is_in_use_stays(monkeypatch, tmp_path: Path):
     monkeypatch.setattr(local.tempfile, "gettempdir", lambda: str(tmp_path))
     used, left, foreign = (tmp_path / name for name in ("fa-used", "fa-left", "other"))

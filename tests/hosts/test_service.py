@@ -1,5 +1,6 @@
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def wait_for(condition, timeout_s: float = 30.0) -> bool:
     return condition()
 
 
-def started(folder: Path, code: str, *arguments: str, **kept: int) -> Service:
+def started(folder: Path, code: str, *arguments: str, **kept: float) -> Service:
     command = [sys.executable, "-c", code, *arguments]
     return Service(command, folder, launch.child_env(folder, threads=1), folder / "node.log", **kept)
 
@@ -31,9 +32,8 @@ def num_starts(folder: Path) -> int:
     return log.read_text().count("up") if log.is_file() else 0
 
 
-def test_a_process_that_died_is_started_again_after_a_while(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(service, "RESTART_S", 0.2)
-    with started(tmp_path, "print('up', flush=True)") as node:
+def test_a_process_that_died_is_started_again_after_a_while(tmp_path: Path):
+    with started(tmp_path, "print('up', flush=True)", restart_s=0.2) as node:
         assert wait_for(lambda: not node.is_up())
         assert wait_for(lambda: node.tend() or num_starts(tmp_path) == 2)
 
@@ -45,9 +45,20 @@ def test_a_process_that_may_not_die_is_an_error_with_its_last_words(tmp_path: Pa
             node.tend()
 
 
-def test_a_killed_process_stays_down_until_it_is_released(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(service, "RESTART_S", 0.0)
-    with started(tmp_path, SLEEP) as node:
+@pytest.mark.parametrize(("steady_s", "is_given_up"), [(60.0, True), (0.0, False)])
+def test_only_deaths_in_a_row_count_against_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path, steady_s, is_given_up):
+    monkeypatch.setattr(service, "STEADY_S", steady_s)
+    with started(tmp_path, "print('up', flush=True)", max_restarts=1, restart_s=0.0) as node:
+        assert wait_for(lambda: not node.is_up())
+        node.tend()
+        assert wait_for(lambda: not node.is_up())
+        with pytest.raises(LaunchError) if is_given_up else nullcontext():
+            node.tend()
+        assert wait_for(lambda: num_starts(tmp_path) == 3 - is_given_up)
+
+
+def test_a_killed_process_stays_down_until_it_is_released(tmp_path: Path):
+    with started(tmp_path, SLEEP, restart_s=0.0) as node:
         assert wait_for(lambda: num_starts(tmp_path) == 1)
         node.kill()
         node.tend()
