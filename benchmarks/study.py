@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,8 +69,8 @@ def main() -> None:
         return
     repeated.finish(runs, options.jobs)
     found = _by_arm(list(runs))
-    write_pools(found, options.runs)
     options.out.mkdir(parents=True, exist_ok=True)
+    shutil.copy(write_pools(found, options.runs), options.out / "asymmetry.html")
     _draw(found, options.out / "asymmetry.png")
     command = shlex.join(["python", "-m", "benchmarks.study", *options.settings])
     (options.out / "asymmetry.md").write_text(to_page(found, command, list(runs)), encoding="utf-8")
@@ -135,11 +136,13 @@ PAGE = """# Differing tasks or differing worlds: what hurts?
 
 {num_seeds} seeds, {num_tasks} held-out tasks in the standard world, sampled at T = 0.4 and greedy; each figure is the mean of the
 last two scored rounds, never the best one. All arms start from the same policy. Common to all: `{common}`.
-The runs took {duration} one after the other ({machine}); `--jobs N` runs N side by side, to the same results.
+The runs took {duration} one after the other ({machine}); `--jobs N` runs N side by side.
 
 {arms}
 
 ![success over environment steps](asymmetry.png)
+
+All curves, costs and tables: [asymmetry.html](asymmetry.html), one file that needs no network.
 
 ## Success
 
@@ -148,7 +151,7 @@ The runs took {duration} one after the other ({machine}); `--jobs N` runs N side
 ## Differences
 
 By seed and task, with a 95 % interval of a hierarchical bootstrap over seeds and tasks. An interval that holds 0, fewer than
-five seeds or fewer than 500 tasks are no conclusion.
+five seeds or fewer than 500 tasks are no conclusion. Of many such intervals one in twenty misses by chance alone.
 
 {effects}
 """
