@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -70,8 +69,8 @@ def main() -> None:
     repeated.finish(runs, options.jobs)
     found = _by_arm(list(runs))
     options.out.mkdir(parents=True, exist_ok=True)
-    shutil.copy(write_pools(found, options.runs), options.out / "asymmetry.html")
-    _draw(found, options.out / "asymmetry.png")
+    write_pools(found, options.runs)
+    draw(found, options.out)
     command = shlex.join(["python", "-m", "benchmarks.study", *options.settings])
     (options.out / "asymmetry.md").write_text(to_page(found, command, list(runs)), encoding="utf-8")
 
@@ -103,9 +102,11 @@ def _by_arm(folders: Sequence[Path]) -> list[Pool]:
     return [Pool(label=arm, runs=[run for name, run in runs.items() if name.startswith(f"{arm}-seed")]) for arm in ARMS]
 
 
-def _draw(found: Sequence[Pool], path: Path) -> None:
-    (figure,) = (one for one in figures.curves(found, "env_steps") if one.key == "sampled-success-env_steps")
-    figure.canvas().savefig(path, dpi=200)
+def draw(found: Sequence[Pool], out: Path) -> None:
+    """Success over environment steps, one figure for each decoding mode."""
+    drawn = {one.key: one for one in figures.curves(found, "env_steps")}
+    for mode, name in (("sampled", "asymmetry.png"), ("greedy", "asymmetry-greedy.png")):
+        drawn[f"{mode}-success-env_steps"].canvas().savefig(out / name, dpi=200)
 
 
 def to_page(found: Sequence[Pool], command: str, folders: Sequence[Path]) -> str:
@@ -136,13 +137,14 @@ PAGE = """# Differing tasks or differing worlds: what hurts?
 
 {num_seeds} seeds, {num_tasks} held-out tasks in the standard world, sampled at T = 0.4 and greedy; each figure is the mean of the
 last two scored rounds, never the best one. All arms start from the same policy. Common to all: `{common}`.
-The runs took {duration} one after the other ({machine}); `--jobs N` runs N side by side.
+Added up, the runs took {duration} ({machine}), side by side with others; `--jobs N` runs N at once.
 
 {arms}
 
 ![success over environment steps](asymmetry.png)
+![the same, greedy](asymmetry-greedy.png)
 
-All curves, costs and tables: [asymmetry.html](asymmetry.html), one file that needs no network.
+All curves, costs and tables are in `report.html` in the folder of the runs.
 
 ## Success
 

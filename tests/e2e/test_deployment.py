@@ -64,6 +64,13 @@ def test_a_killed_supernode_that_comes_back_gives_the_weights_of_the_simulation_
     assert logs["supernode-0"].count("Starting Flower SuperNode") == 1
 
 
+@pytest.fixture(scope="module")
+def undisturbed(policy, flower_messages, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    runs.play(folder, policy)
+    return folder
+
+
 class Hosts:
     """The documented commands, each a process that ends with the test."""
 
@@ -105,16 +112,15 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         yield made
 
 
-def test_a_run_at_a_superlink_is_stopped_and_resumed_to_the_simulation_s_weights(hosts: Hosts, policy, tmp_path):
-    simulated, deployed = tmp_path / "simulated", tmp_path / "deployed"
-    done(runs.start(simulated, policy))
+def test_a_run_at_a_superlink_is_stopped_and_resumed_to_the_same_weights(hosts: Hosts, policy, undisturbed, tmp_path):
+    deployed = tmp_path / "deployed"
     assert "flwr-agent status" in done(runs.start(deployed, policy, *map(str, hosts.there), "--detach"))
     runs.wait_for(lambda: runs.lines(deployed, "client"))
     assert "flwr-agent resume" in hosts.ask("stop", deployed)
     runs.wait_for(lambda: json.loads(hosts.ask("status", deployed, "--json"))["state"] == "finished:stopped")
     assert f"run folder: {deployed}" in hosts.ask("resume", deployed)
     assert runs.lines(deployed, "resume")
-    assert runs.digests(deployed) == runs.digests(simulated)
+    assert runs.digests(deployed) == runs.digests(undisturbed)
 
 
 def test_a_run_of_this_machine_is_stopped_and_resumed_by_its_folder(policy, tmp_path):
