@@ -80,6 +80,7 @@ class Evaluation:
         """Score a round; one that cannot be scored gets a line that says so, and no figure."""
         if round_ in self._done or not is_due(self._config, round_):
             return None
+        self._ledger.append("evaluating", round=round_)
         started = time.monotonic()
         try:
             reply = self._play(round_, arrays)

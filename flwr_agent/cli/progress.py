@@ -39,6 +39,8 @@ class Progress:
     """Requests of any round whose answer does not count, in words."""
     evaluations: tuple[Mapping[str, Any], ...] = ()
     """The scored evaluations, oldest first: `round` and `metrics`."""
+    evaluating: int | None = None
+    """Round whose model is being scored, None while clients train."""
     mean_round_s: float = 0.0
     """Mean wall time of a finished round with its evaluation, 0 before the first."""
 
@@ -61,6 +63,7 @@ class Progress:
                 if line["status"] not in (ACCEPTED, "duplicate", "spare")
             ),
             evaluations=tuple(evaluations),
+            evaluating=lines[-1]["round"] if lines and lines[-1]["kind"] == "evaluating" else None,
             mean_round_s=(sum(trained) + sum(played)) / len(trained) if trained else 0.0,
         )
 
@@ -120,6 +123,8 @@ class Display:
             self._said = (stage, note)
 
     def _stage(self, seen: Progress) -> str:
+        if seen.evaluating is not None:
+            return f"round {seen.evaluating}/{self._rounds}: playing held-out tasks"
         if not seen.round and not seen.clients and not seen.evaluations:
             return "preparing model and tasks"
         if seen.round >= self._rounds:

@@ -65,6 +65,8 @@ def test_without_a_terminal_each_change_is_one_line(tmp_path: Path):
     with display.shown():
         display.say("starting Flower")
         display.update()
+        write(path, {"kind": "evaluating", "round": 0})
+        display.update()
         write(path, evaluated(0, 0.25), client(1, 0))
         display.update()
         display.update()
@@ -75,6 +77,7 @@ def test_without_a_terminal_each_change_is_one_line(tmp_path: Path):
     assert [line.partition("] ")[2] for line in out.getvalue().splitlines()] == [
         "starting Flower",
         "preparing model and tasks",
+        "round 0/2: playing held-out tasks",
         "round 1/2: 1 of 2 clients answered (success 0.250 after round 0)",
         "round 2/2: 0 of 2 clients answered (success 0.250 after round 0, 2 min left)",
         "round 2/2 done (success 0.250 after round 0)",

@@ -93,8 +93,8 @@ def test_a_run_writes_its_config_its_ledger_its_checkpoints_and_its_summary(whol
     }
     assert json.loads((whole / "config.json").read_text())["config"]["federation.rounds"] == ROUNDS
     kinds = [line["kind"] for line in lines(whole)]
-    a_round = ["client", "client", "accepted", "round", "checkpoint", "evaluation"]
-    assert kinds == ["ledger", "evaluation", *a_round * ROUNDS, "complete"]
+    a_round = ["client", "client", "accepted", "round", "checkpoint", "evaluating", "evaluation"]
+    assert kinds == ["ledger", "evaluating", "evaluation", *a_round * ROUNDS, "complete"]
 
 
 def test_a_run_ends_with_a_page_and_can_show_its_figures_to_trackers(tmp_path):
