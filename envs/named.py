@@ -33,7 +33,7 @@ def load(key: str, name: str, target: str) -> Any:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ConfigError(key, name, _missing(module, error.name or module)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(key, name, f"cannot be imported: {cause(error)}") from error
     if not hasattr(found, attribute):
         raise ConfigError(key, name, f"module {module} has no {attribute!r}")
@@ -53,11 +53,11 @@ def blamed(key: str, name: str, act: str) -> Iterator[None]:
         yield
     except AgentError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(key, name, f"{act}: {cause(error)}") from error
 
 
-def cause(error: Exception) -> str:
+def cause(error: BaseException) -> str:
     """An exception in one line, with the line of code that raised it."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     frames = traceback.extract_tb(error.__traceback__)

@@ -18,6 +18,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from envs import named
 from envs.base import Step, Task, Variant, View
 from envs.prompts import STYLES, answer_format, compact, past, plain_answer, project
 from flwr_agent.errors import ConfigError
@@ -75,8 +76,18 @@ class PlainAdapter:
         self._world = cls(**settings)
 
     def tasks(self, split: str) -> Sequence[Task]:
-        """All tasks of a split, in the order the class gives them."""
-        return tuple(self._world.tasks(split))
+        """All tasks of a split, in the order the class gives them.
+
+        Raises:
+            ConfigError: the class fails, or gives something else than tasks.
+        """
+        with named.blamed("env.name", self.name, f"tasks({split!r}) fails"):
+            listed = tuple(self._world.tasks(split))
+        for task in listed:
+            if not (isinstance(task, Task) and isinstance(task.id, str) and isinstance(task.meta, Mapping)):
+                fix = f"tasks({split!r}) gives {task!r}; it must give envs.base.Task, its id a text and its meta a mapping"
+                raise ConfigError("env.name", self.name, fix)
+        return listed
 
     def system_prompt(self) -> str:
         """The class's own system message, else the answer format."""
@@ -121,5 +132,7 @@ def _to_step(answer: Any, task: Task) -> Step:
     elif isinstance(answer, tuple):
         text, reward, terminated, truncated, info = answer
         answer = Step(text, float(reward), bool(terminated), bool(truncated), info=info)
+    elif not isinstance(answer, Step):
+        raise TypeError(f"reset and step must give a Step, a text or Gymnasium's five values, not {answer!r}")
     score = {"success": answer.reward >= 1.0, "task_score": float(answer.reward), "task_id": task.id}
     return dataclasses.replace(answer, info={**score, **answer.info})

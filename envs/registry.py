@@ -77,15 +77,21 @@ def names() -> list[str]:
 
 def _build(name: str, settings: Mapping[str, Any], style: str, variant: Variant | None) -> EnvAdapter:
     cls = _load(name)
+    if isinstance(cls, type) and not hasattr(cls, "make"):
+        _refuse_lacking(name, cls, ("tasks", "reset", "step"))
     with named.blamed("env.name", name, "cannot be made"):
         if is_plain(cls):
             adapter: EnvAdapter = PlainAdapter(cls, name, settings, style=style, variant=variant)
         else:
             adapter = cls(**settings, style=style, variant=variant)
-    if lacking := [method for method in ("tasks", "make") if not hasattr(adapter, method)]:
+    _refuse_lacking(name, adapter, ("tasks", "make"))
+    return adapter
+
+
+def _refuse_lacking(name: str, found: object, methods: tuple[str, ...]) -> None:
+    if lacking := [method for method in methods if not hasattr(found, method)]:
         fix = f"has no {' and no '.join(lacking)}; write tasks, reset and step, or all of envs.base.EnvAdapter"
         raise ConfigError("env.name", name, fix)
-    return adapter
 
 
 def _parameters(name: str) -> dict[str, Any]:

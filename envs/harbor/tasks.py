@@ -111,7 +111,7 @@ def load(folder: Path) -> TaskSpec:
     return TaskSpec(
         folder=folder,
         name=content.get("task", {}).get("name", folder.name),
-        instruction=_require(folder / "instruction.md").read_text(encoding="utf-8").strip(),
+        instruction=_text(folder / "instruction.md"),
         category=str(category),
         image=environment.get("docker_image"),
         workdir=environment.get("workdir"),
@@ -124,6 +124,16 @@ def load(folder: Path) -> TaskSpec:
         env=environment.get("env"),
         verifier_env=verifier.get("env"),
     )
+
+
+def _text(file: Path) -> str:
+    try:
+        text = _require(file).read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise DataError(file, "content", "is not UTF-8; save it as UTF-8") from error
+    if not text:
+        raise DataError(file, "content", "is empty; it is what the agent is told to do")
+    return text
 
 
 def _require(file: Path) -> Path:

@@ -140,17 +140,19 @@ def test_a_plain_class_plays_with_its_own_settings():
         ("x = (", r"cannot be imported: SyntaxError: .*odd\.py:1\)"),
         ("import odd_package_nobody_has", "needs the package 'odd_package_nobody_has'"),
         (
-            "class World:\n    def __init__(self, *, style, variant=None): {}['x']",
-            r"cannot be made: KeyError: 'x' \(.*:2\)",
+            "class World:\n    make = None\n    def __init__(self, *, style, variant=None): {}['x']",
+            r"cannot be made: KeyError: 'x' \(.*:3\)",
         ),
         (
-            "class World:\n    def __init__(self): pass",
+            "class World:\n    make = None\n    def __init__(self): pass",
             "cannot be made: TypeError: .*unexpected keyword argument 'style'",
         ),
         (
-            "class World:\n    def __init__(self, *, style, variant): pass",
+            "def World(*, style, variant): return object()",
             "has no tasks and no make; write tasks, reset",
         ),
+        ("class World:\n    step = tasks = print", "has no reset; write tasks, reset and step"),
+        ("raise SystemExit(4)", "cannot be imported: SystemExit: 4"),
         ("World = 3", "is neither a class nor a function"),
     ],
 )
@@ -162,6 +164,27 @@ def test_other_people_s_code_that_breaks_is_one_line_that_says_where(source, mes
         create("odd:World", {})
     assert "\n" not in str(caught.value)
     monkeypatch.delitem(sys.modules, "odd", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        (None, "tasks\\('val'\\) fails: TypeError"),
+        (["a"], "gives 'a'; it must give envs.base.Task"),
+        ([Task(1, "val", {"category": "a"})], "its id a text"),  # type: ignore[arg-type]
+        ([Task("1", "val", None)], "its meta a mapping"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_list_of_tasks_is_one_line(listed, message, monkeypatch):
+    monkeypatch.setattr(Echo, "tasks", lambda self, split: listed)
+    with pytest.raises(ConfigError, match=message):
+        create(f"{__name__}:Echo", {}).tasks("val")
+
+
+def test_an_answer_that_is_no_step_is_named(monkeypatch):
+    monkeypatch.setattr(Echo, "reset", lambda self, task, seed: None)
+    with pytest.raises(TypeError, match="must give a Step, a text or Gymnasium's five values, not None"):
+        asyncio.run(play(create(f"{__name__}:Echo", {}), Task("1", "val", {}), [], seed=0))
 
 
 class Needy(Echo):
