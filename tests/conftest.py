@@ -9,6 +9,16 @@ settings.register_profile("busy", deadline=None)
 settings.load_profile("busy")
 
 
+LONGEST = [f"e2e/test_{name}.py" for name in ("walk", "kills", "deployment", "run")]
+"""Files that are begun first; they wait most, so others are played beside them (with `--no-loadscope-reorder`)."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first."""
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get("/".join(item.path.parts[-2:]), len(order)))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--data", type=Path, default=None, help="folder with real WebShop and ALFWorld data")
     parser.addoption(
@@ -17,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-sandbox", action="store_true", help="fail, instead of skip, where bubblewrap is missing"
     )
+    parser.addoption("--walk-here", action="store_true", help="walk the pages in this checkout, not in a clone of it")
     parser.addoption("--require-chromium", action="store_true", help="fail, instead of skip, where Chromium is missing")
 
 
