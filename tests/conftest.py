@@ -9,16 +9,6 @@ settings.register_profile("busy", deadline=None)
 settings.load_profile("busy")
 
 
-LONGEST = [f"e2e/test_{name}.py" for name in ("walk", "kills", "deployment", "run")]
-"""Files that are begun first; they wait most, so others are played beside them (with `--no-loadscope-reorder`)."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first."""
-    order = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get("/".join(item.path.parts[-2:]), len(order)))
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--data", type=Path, default=None, help="folder with real WebShop and ALFWorld data")
     parser.addoption(
