@@ -89,7 +89,7 @@ def walk(page: Path, clone: Path, home: Path) -> None:
         ["bash", "-e", script],
         stdin=subprocess.DEVNULL,
         cwd=clone,
-        env=environment | {"COLUMNS": "80"} | SHORTER,
+        env=environment | {"COLUMNS": "80", "OMP_WAIT_POLICY": "PASSIVE"} | SHORTER,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

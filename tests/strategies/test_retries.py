@@ -200,7 +200,7 @@ def test_a_round_that_hangs_says_for_whom_and_when_the_node_was_last_heard_of(mo
     strategy = FedAvg(total_clients=3, clients_per_round=2, extra_clients=extra, seed=3, placement="any")
     grid = Deployed(client(), delay=lambda message: NEVER)
     with pytest.raises(QuorumError):
-        strategy.start(grid, to_record(model()), num_rounds=1, timeout=0.1, train_config=RUN)
+        strategy.start(grid, to_record(model()), num_rounds=1, timeout=1.0, train_config=RUN)
     said = [record.getMessage() for record in caplog.records if "waits since" in record.getMessage()]
     first, second, *_ = sorted(choose_clients(3, 1, 3, 2) if not extra else range(3))
     assert re.search(rf"^train of round 1 waits since \d+ s for .*client {first} \(node 7, not connected\)", said[0])
