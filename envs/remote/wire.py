@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envs.base import EnvAdapter, Step, Task, Variant, View
-from flwr_agent.errors import EnvError
+from flwr_agent.errors import DataError, EnvError
 
 PROTOCOL = 1
 MAX_BYTES = 1 << 20
@@ -84,13 +84,23 @@ def from_variant(variant: Variant | None) -> dict[str, Any] | None:
 
 
 def splits_of(adapter: EnvAdapter) -> dict[str, Sequence[Task]]:
-    """The task lists of those of `SPLITS` that an environment has."""
+    """The task lists of those of `SPLITS` that an environment has.
+
+    Raises:
+        DataError: a data file is malformed.
+        ValueError, LookupError: it refuses every split; its first refusal.
+    """
     found: dict[str, Sequence[Task]] = {}
+    refusals: list[ValueError | LookupError] = []
     for split in SPLITS:
         try:
             found[split] = adapter.tasks(split)
-        except (ValueError, LookupError):
-            continue
+        except DataError:
+            raise
+        except (ValueError, LookupError) as error:
+            refusals.append(error)
+    if not found:
+        raise refusals[0]
     return found
 
 

@@ -14,6 +14,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from envs.base import EnvAdapter, Step, Task
+from envs.named import blamed
 from flwr_agent import presets, settings
 from flwr_agent.cli.parts import Parts
 from flwr_agent.cli.worlds import STYLE, Named
@@ -60,8 +61,9 @@ def play(  # noqa: PLR0913 (one parameter per option)
 
 
 async def _by_hand(adapter: EnvAdapter, task: Task, console: Console) -> None:
-    env = adapter.make()
-    steps = [await env.reset(task, seed=seed_for("world", task.id))]
+    with blamed("env.name", adapter.name, f"cannot begin task {task.id}"):
+        env = adapter.make()
+        steps = [await env.reset(task, seed=seed_for("world", task.id))]
     _show(console, steps[0])
     while not steps[-1].done:
         try:
@@ -69,9 +71,11 @@ async def _by_hand(adapter: EnvAdapter, task: Task, console: Console) -> None:
         except EOFError:
             console.print()
             break
-        steps.append(await env.step(action))
+        with blamed("env.name", adapter.name, "cannot play this action"):
+            steps.append(await env.step(action))
         _show(console, steps[-1])
-    await env.close()
+    with blamed("env.name", adapter.name, "cannot close its episode"):
+        await env.close()
     _end(console, steps)
 
 
@@ -93,7 +97,8 @@ def _end(console: Console, steps: Sequence[Step]) -> None:
 
 
 def _chosen(adapter: EnvAdapter, split: str, task: str) -> Task:
-    tasks = adapter.tasks(split)
+    with blamed("env.name", adapter.name, f"tasks({split!r}) fails"):
+        tasks = adapter.tasks(split)
     by_name = {one.id: one for one in tasks} | {str(number): one for number, one in enumerate(tasks)}
     if task not in by_name:
         fix = f"{adapter.name} has {len(tasks)} tasks in {split!r}; give a number below that, or an id"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MAX_THREADS = 256
 """Threads for environments that are not asynchronous, so that none waits for another's step."""
 
+ADVICE = "give --token-file a file with a secret of at least 16 characters, which clients must show"
+
 
 def serve(  # noqa: PLR0913 (one parameter per option)
     settings: Annotated[
@@ -41,8 +43,9 @@ def serve(  # noqa: PLR0913 (one parameter per option)
     from envs.remote.leases import Leases
 
     if token_file is None and not tokens.is_loopback(host):
-        raise ConfigError("--token-file", "none", f"{host} is reachable from other machines; give a file with a token")
-    token = secrets.token_urlsafe(32) if token_file is None else tokens.load(token_file, key="--token-file")
+        raise ConfigError("--host", host, f"other machines can reach it; {ADVICE}")
+    made = secrets.token_urlsafe(32)
+    token = made if token_file is None else tokens.load(token_file, key="--token-file", fix=ADVICE)
     leases = Leases(slots=slots, step_s=step_timeout_s)
     asyncio.run(_serve(Named.of(env, settings or []), leases, host, port or free_ports(1)[0], token))
 

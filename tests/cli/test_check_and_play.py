@@ -1,11 +1,32 @@
 """The contract as a command, and episodes in the terminal."""
 
+import json
+import re
 import subprocess
 import sys
 
 import pytest
 
+from envs.base import Task
+from flwr_agent.cli.worlds import Named
+from flwr_agent.errors import ConfigError
 from flwr_agent.paths import ROOT
+
+
+class Odd:
+    """An environment that breaks where its mode says."""
+
+    def __init__(self, *, mode: str = "none"):
+        self.mode = mode
+
+    def tasks(self, split):
+        return [Task(f"{split}-0", split, {"category": "odd"})]
+
+    def reset(self, task, seed):
+        return json.loads("{") if self.mode == "reset" else "begin"
+
+    def step(self, action):
+        return action if self.mode == "none" else {}[action]
 
 
 def run(*arguments: str, typed: str = "", home) -> subprocess.CompletedProcess[str]:
@@ -24,13 +45,14 @@ def run(*arguments: str, typed: str = "", home) -> subprocess.CompletedProcess[s
 def test_an_environment_that_keeps_the_contract_ends_with_code_0(tmp_path):
     done = run("check", "tinyguess", "prompt.style=compact", "--episodes", "2", home=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "tinyguess keeps the contract on 2 tasks of each of train,val" in done.stdout
+    assert done.stdout == "tinyguess keeps the contract on 2 tasks of train, 2 tasks of val\n"
 
 
 def test_every_broken_clause_is_a_line_and_ends_with_code_1(tmp_path):
     done = run("check", "tinyguess", "--episodes", "1", "--max-steps", "1", home=tmp_path)
     assert done.returncode == 1
-    assert all("actions, more than 1" in line for line in done.stdout.splitlines())
+    assert done.stdout.endswith(": the oracle takes more than 1 actions\n")
+    assert done.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -40,6 +62,14 @@ def test_every_broken_clause_is_a_line_and_ends_with_code_1(tmp_path):
         (["check", "tinyguess", "x=1"], "env.x=1"),
         (["play", "tinyguess", "--task", "9999"], "--task='9999': tinyguess has 1000 tasks in 'val'"),
         (["play", "tinyguess", "--split", "odd"], "split='odd'"),
+        (["check", "tinyguess", "--splits", "train,"], "--splits='train,': give names of splits"),
+        (
+            ["check", "tinyguess", "--episodes", "0"],
+            "Invalid value for '--episodes': 0 is not in the range x>=1. (see `",
+        ),
+        (["check", "--episode", "3"], "No such option: --episode"),
+        (["chek"], "No such command 'chek'"),
+        (["check"], "Missing argument 'ENV'"),
         (["play", "tinyguess", "--model", "/no/such/run"], "/no/such/run/config.json: config: cannot be read"),
     ],
 )
@@ -65,3 +95,39 @@ def test_admissible_actions_are_listed(tmp_path):
     done = run("play", "minihouse", "--task", "0", typed="inventory\n", home=tmp_path)
     assert "go to " in done.stdout
     assert "You are not carrying anything." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ("reset", r"cannot begin task val-0: JSONDecodeError: .* \(.*/test_check_and_play\.py:\d+\)\n$"),
+        ("step", r"cannot play this action: KeyError: 'go' \(.*/test_check_and_play\.py:\d+\)\n$"),
+    ],
+)
+def test_an_episode_that_breaks_is_one_line_that_says_where(tmp_path, mode, message):
+    done = run("play", "test_check_and_play:Odd", f"mode={mode}", typed="go\n", home=tmp_path)
+    assert done.returncode == 2
+    assert re.search(rf"^error: env\.name='test_check_and_play:Odd': {message}", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("search_return_n=abc", r"env\.search_return_n='abc': must be of type int, not str"),
+        ("search_return_n=-3", r"env\.search_return_n=-3: must be at least 1"),
+        ("env.max_commands=x", r"env\.max_commands='x': must be of type int"),
+        ("verifier_weight=abc", r"env\.verifier_weight='abc': must be of type float"),
+        ("verifier_weight=1.5", r"env\.verifier_weight=1\.5: must be at most 1"),
+        ("reward=best", r"env\.reward='best': no such choice \(allowed: strict, upstream\)"),
+        ("prompt.style=fancy", r"prompt\.style='fancy': no such choice"),
+        ("data_path=", r"env\.data_path='': has no value; give one, or leave the key out"),
+    ],
+)
+def test_a_value_that_a_run_refuses_is_refused(argument, message):
+    with pytest.raises(ConfigError, match=message):
+        Named.of("webshop", [argument])
+
+
+def test_settings_are_named_as_in_a_run_or_bare():
+    for arguments in (["start=4"], ["env.start=4"], ["env.settings.start=4"], ["env.settings={start: 4}"]):
+        assert Named.of("my:Countdown", arguments).settings == {"start": 4}

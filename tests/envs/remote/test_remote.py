@@ -16,7 +16,9 @@ from envs.base import EnvAdapter, Task, Variant
 from envs.check import check, play
 from envs.remote import client, tokens, wire
 from envs.remote.leases import Leases
-from flwr_agent.errors import ConfigError, EnvError
+from envs.remote.server import serving
+from envs.tinyguess import TinyGuess
+from flwr_agent.errors import ConfigError, DataError, EnvError
 from flwr_agent.rl.launch import free_ports
 from tests.envs.remote.hosting import TOKEN, Hosted, Tallying, builder, hosted
 
@@ -106,7 +108,7 @@ def test_a_variant_is_built_by_the_server(served):
     ("more", "message"),
     [
         ({"style": "fancy"}, "no such prompt style"),
-        ({"variant": Variant("bm25_reweight")}, "has no environment variants"),
+        ({"variant": Variant("bm25_reweight")}, "environment 'tinyguess' has no variants"),
     ],
 )
 def test_what_the_served_environment_refuses_is_refused(served, more, message):
@@ -165,7 +167,7 @@ def test_a_server_that_is_down_is_left_out_and_none_at_all_is_refused(served):
     task = adapter.tasks("train")[0]
     for _ in range(2):
         assert asyncio.run(play(adapter, task, adapter.oracle(task), seed=0))[-1].info["success"]
-    with pytest.raises(ConfigError, match=r"env\.url=.*cannot be reached"):
+    with pytest.raises(ConfigError, match=rf"env\.url='{down}': {down} cannot be reached: .*Connection refused$"):
         remote(host, settings={"url": down})
 
 
@@ -199,13 +201,47 @@ def test_without_the_token_nothing_is_answered(served, tmp_path):
         ("none", r"env\.url='none': give http://HOST:PORT"),
         ("ftp://host", r"env\.url='ftp://host'"),
         ("http://elsewhere.example:1", r"is not on this machine; give a file with its token"),
-        ("http://127.0.0.1:1", r"tokens/1'?: cannot be read"),
+        ("http://127.0.0.1:1", r"env\.url='http://127\.0\.0\.1:1': no server that you started serves there"),
+        ("http://127.0.0.1:99999", r"env\.url='http://127\.0\.0\.1:99999': give http://HOST:PORT"),
+        ("http://127.0.0.1:abc", r"env\.url='http://127\.0\.0\.1:abc': give http://HOST:PORT"),
+        ("http://[::1", r"env\.url='http://\[::1': give http://HOST:PORT"),
+        ("http://127.0.0.1:1,", r"env\.url='': give http://HOST:PORT"),
     ],
 )
 def test_a_wrong_address_or_token_file_is_refused_by_name(monkeypatch, tmp_path, url, message):
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ConfigError, match=message):
         registry.create("remote", {"url": url})
+
+
+def test_a_token_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"env\.token_file='.*': cannot be read \(Is a directory\); give the file that"
+    ):
+        registry.create("remote", {"url": "http://127.0.0.1:1", "token_file": str(tmp_path)})
+
+
+class Damaged(TinyGuess):
+    """An environment whose data cannot be read, or that has other splits than ours."""
+
+    error: Exception = DataError("items.json", "[3].price", "must be a number")
+
+    def tasks(self, split):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [Damaged.error, ConfigError("split", "train", "no such split"), KeyError("train")])
+def test_an_environment_that_cannot_list_its_tasks_is_not_served(tmp_path, monkeypatch, error):
+    monkeypatch.setattr(Damaged, "error", error)
+
+    async def serve():
+        async with serving(lambda style, variant: Damaged(), Leases(slots=1), host="127.0.0.1", port=0, token=TOKEN):
+            pass
+
+    with pytest.raises(
+        (DataError, ConfigError), match=r"items\.json|no such split|cannot be served: KeyError: 'train'"
+    ):
+        asyncio.run(serve())
 
 
 def test_a_token_that_a_server_shows_is_private_and_goes_with_it(monkeypatch, tmp_path):
