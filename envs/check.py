@@ -10,8 +10,9 @@ import json
 import math
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from envs.base import EnvAdapter, Step, Task
+from envs.base import EnvAdapter, Step, Task, View
 from envs.named import cause
 from flwr_agent.seeds import seed_for
 
@@ -106,14 +107,13 @@ def _fingerprint(adapter: EnvAdapter) -> Iterable[Problem]:
 
 
 async def _episodes(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:
+    problems: list[str] = []
     try:
-        return [
-            problem
-            for part in (_oracle, _determinism, _inapplicable, _ending)
-            for problem in await part(adapter, task, seed, max_steps)
-        ]
+        for part in (_oracle, _prompts, _determinism, _inapplicable, _ending):
+            problems += await part(adapter, task, seed, max_steps)
     except Exception as error:  # noqa: BLE001  the adapter under test is a third party's
-        return [f"fails: {cause(error)}"]
+        problems.append(f"fails: {cause(error)}")
+    return problems
 
 
 async def play(adapter: EnvAdapter, task: Task, actions: Iterable[str], *, seed: int) -> list[Step]:
@@ -144,6 +144,18 @@ async def _oracle(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) ->
     if not steps[0].info.get("instruction"):
         problems.append("reset's info has no 'instruction'")
     return problems
+
+
+async def _prompts(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:  # noqa: ARG001
+    """What a policy is told must be text, on the first turn and on a later one."""
+    [first] = await play(adapter, task, [], seed=seed)
+    now = View(str(first.info.get("instruction")), first.text, first.admissible)
+    prompts = {
+        "system_prompt()": adapter.system_prompt(),
+        "render(view)": adapter.render(now),
+        "render(later view)": adapter.render(replace(now, history=((first.text, "look"),), num_steps=1)),
+    }
+    return [f"{call} must give a str, not {text!r:.40}" for call, text in prompts.items() if not isinstance(text, str)]
 
 
 async def _determinism(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:
@@ -203,7 +215,8 @@ async def _ending(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) ->
 def _step_problems(step: Step, task: Task) -> Iterable[str]:
     if not (math.isfinite(step.reward) and 0.0 <= step.reward <= 1.0):
         yield f"reward {step.reward} is outside [0, 1]"
-    if not 0.0 <= step.info.get("task_score", -1.0) <= 1.0:
+    score = step.info.get("task_score")
+    if not (isinstance(score, int | float) and 0.0 <= score <= 1.0):
         yield "info must hold task_score in [0, 1]"
     if not isinstance(step.info.get("success"), bool):
         yield "info must hold success (bool)"
@@ -211,5 +224,8 @@ def _step_problems(step: Step, task: Task) -> Iterable[str]:
         yield "info must hold the task's task_id"
     if not isinstance(step.text, str):
         yield "text must be a str"
+    listed = () if step.admissible is None else step.admissible
+    if not (isinstance(listed, list | tuple) and all(isinstance(action, str) for action in listed)):
+        yield "admissible must be a tuple of str, or None"
     if not _is_json(dict(step.info)):
         yield "info does not survive JSON"

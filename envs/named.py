@@ -76,8 +76,10 @@ def _place(error: BaseException) -> tuple[str, int]:
         (str(frame.f_globals.get("__name__")).partition(".")[0], frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
     ]
-    called = [frame for frame in frames if frame[0] not in _ON_THE_WAY] or frames[-1:]
-    return next((file, line) for package, file, line in reversed(called) if package == called[0][0])
+    called = [frame for frame in frames if frame[0] not in _ON_THE_WAY]
+    ours = [frame for frame in frames if frame[0] not in sys.stdlib_module_names]
+    shown = [frame for frame in called if frame[0] == called[0][0]] or ours or frames
+    return shown[-1][1:]
 
 
 def _missing(module: str, package: str) -> str:

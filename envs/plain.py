@@ -132,5 +132,7 @@ def _to_step(answer: Any, task: Task) -> Step:
         answer = Step(text, float(reward), bool(terminated), bool(truncated), info=info)
     elif not isinstance(answer, Step):
         raise TypeError(f"reset and step must give a Step, a text or Gymnasium's five values, not {answer!r}")
+    if not isinstance(answer.info, Mapping):
+        raise TypeError(f"info must be a mapping, not {answer.info!r}")
     score = {"success": answer.reward >= 1.0, "task_score": float(answer.reward), "task_id": task.id}
     return dataclasses.replace(answer, info={**score, **answer.info})

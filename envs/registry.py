@@ -31,6 +31,8 @@ SHARED = frozenset({"verifier", "verifier_weight"})
 """Settings of every environment; see `envs.verifier`."""
 SCALARS: Mapping[str, type] = {kind.__name__: kind for kind in (bool, int, float, str)}
 """Annotation -> type of the settings whose values are checked against it."""
+_ADAPTER = (*EnvAdapter.__annotations__, *(name for name in vars(EnvAdapter) if not name.startswith("_")))
+"""What every adapter has."""
 _NOT_SETTINGS = frozenset({"self", "style", "variant"})
 
 
@@ -87,7 +89,7 @@ def _build(name: str, settings: Mapping[str, Any], style: str, variant: Variant 
             adapter: EnvAdapter = PlainAdapter(cls, name, settings, style=style, variant=variant)
         else:
             adapter = cls(**settings, style=style, variant=variant)
-    _refuse_lacking(name, adapter, ("tasks", "make"))
+    _refuse_lacking(name, adapter, _ADAPTER)
     return adapter
 
 
@@ -99,7 +101,9 @@ def _refuse_lacking(name: str, found: object, methods: tuple[str, ...]) -> None:
 
 def _parameters(name: str) -> dict[str, inspect.Parameter]:
     """The settings of the constructor alone."""
-    parameters = inspect.signature(_load(name)).parameters.values()
+    found = _load(name)
+    with named.blamed("env.name", name, "is no environment"):
+        parameters = inspect.signature(found).parameters.values()
     by_name = (p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
     return {p.name: p for p in by_name if p.name not in _NOT_SETTINGS}
 

@@ -81,7 +81,7 @@ def verified(adapter: EnvAdapter, verifier: str, *, weight: float = 1.0) -> EnvA
         return adapter
     if not 0.0 <= weight <= 1.0:
         raise ConfigError("env.verifier_weight", weight, "must lie in [0, 1]")
-    if verifier.startswith(("http://", "https://")):
+    if "://" in verifier:
         address("env.verifier", verifier, "give http://HOST:PORT of a judge")
         return Verified(adapter, verifier, _judge(verifier), weight, source="")
     verify = _function(verifier)

@@ -130,7 +130,6 @@ def _reachable(servers: Sequence[Server], digest: str) -> list[Server]:
         try:
             served = server.health()["digest"]
         except EnvError as error:
-            logger.warning("%s", error)
             reasons.append(str(error))
             continue
         found.append(server)
@@ -140,4 +139,6 @@ def _reachable(servers: Sequence[Server], digest: str) -> list[Server]:
         digest = served
     if not found:
         raise ConfigError("env.url", ",".join(server.url for server in servers), "; ".join(reasons))
+    for reason in reasons:
+        logger.warning("%s", reason)
     return found

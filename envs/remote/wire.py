@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envs.base import EnvAdapter, Step, Task, Variant, View
-from flwr_agent.errors import DataError, EnvError
+from flwr_agent.errors import ConfigError, DataError, EnvError
 
 PROTOCOL = 1
 MAX_BYTES = 1 << 20
@@ -88,6 +88,7 @@ def splits_of(adapter: EnvAdapter) -> dict[str, Sequence[Task]]:
 
     Raises:
         DataError: a data file is malformed.
+        ConfigError: it has no task in any of them.
         ValueError, LookupError: it refuses every split; its first refusal.
     """
     found: dict[str, Sequence[Task]] = {}
@@ -99,8 +100,8 @@ def splits_of(adapter: EnvAdapter) -> dict[str, Sequence[Task]]:
             raise
         except (ValueError, LookupError) as error:
             refusals.append(error)
-    if not found:
-        raise refusals[0]
+    if not any(found.values()):
+        raise refusals[0] if refusals else ConfigError("env.name", adapter.name, f"has no task in {', '.join(SPLITS)}")
     return found
 
 
@@ -116,4 +117,4 @@ def world_of(adapter: EnvAdapter, style: str, variant: Variant | None) -> str:
 
 
 def _sha256(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(value, sort_keys=True, allow_nan=False).encode()).hexdigest()

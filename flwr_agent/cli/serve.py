@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flwr_agent.cli.options import finite
 from flwr_agent.cli.worlds import Named
 from flwr_agent.errors import ConfigError
 from flwr_agent.rl.launch import free_ports
@@ -36,7 +37,9 @@ def serve(  # noqa: PLR0913 (one parameter per option)
         Path | None, typer.Option(help="File with the secret that clients must show; needed beyond this machine.")
     ] = None,
     slots: Annotated[int, typer.Option(min=1, help="Episodes at once.")] = 1024,
-    step_timeout_s: Annotated[float, typer.Option(min=0.001, help="Seconds the environment may take for a step.")] = 60,
+    step_timeout_s: Annotated[
+        float, typer.Option(min=0.001, callback=finite, help="Seconds the environment may take for a step.")
+    ] = 60,
 ) -> None:
     """Serve an environment until it is interrupted; clients use it as env.name=remote env.url=http://HOST:PORT."""
     from envs.remote import tokens

@@ -1,5 +1,6 @@
 """The contract as a command, and episodes in the terminal."""
 
+import io
 import json
 import re
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from envs.base import Task
+from flwr_agent.__main__ import main
 from flwr_agent.cli.worlds import Named
 from flwr_agent.errors import ConfigError
 from flwr_agent.paths import ROOT
@@ -42,6 +44,21 @@ def run(*arguments: str, typed: str = "", home) -> subprocess.CompletedProcess[s
     )
 
 
+@pytest.fixture
+def here(monkeypatch, capsys):
+    """Run a command in this process; gives its exit code, what it printed, and its errors."""
+
+    def call(*arguments: str, typed: str = "") -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["flwr_agent", *arguments])
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, *capsys.readouterr()
+
+    return call
+
+
 def test_an_environment_that_keeps_the_contract_ends_with_code_0(tmp_path):
     done = run("check", "tinyguess", "prompt.style=compact", "--episodes", "2", home=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -67,17 +84,21 @@ def test_every_broken_clause_is_a_line_and_ends_with_code_1(tmp_path):
             ["check", "tinyguess", "--episodes", "0"],
             "Invalid value for '--episodes': 0 is not in the range x>=1. (see `",
         ),
-        (["check", "--episode", "3"], "No such option: --episode"),
+        (["check", "--episode", "3"], "error: No such option"),
+        (
+            ["play", "tinyguess", "--temperature", "nan"],
+            "Invalid value for '--temperature': nan is not a finite number.",
+        ),
         (["chek"], "No such command 'chek'"),
         (["check"], "Missing argument 'ENV'"),
         (["play", "tinyguess", "--model", "/no/such/run"], "/no/such/run/config.json: config: cannot be read"),
     ],
 )
-def test_bad_input_is_one_line_and_ends_with_code_2(tmp_path, arguments, message):
-    done = run(*arguments, home=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_bad_input_is_one_line_and_ends_with_code_2(here, arguments, message):
+    code, out, err = here(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
 
 
 def test_a_person_plays_by_typing_actions(tmp_path):
@@ -104,10 +125,10 @@ def test_admissible_actions_are_listed(tmp_path):
         ("step", r"cannot play this action: KeyError: 'go' \(.*/test_check_and_play\.py:\d+\)\n$"),
     ],
 )
-def test_an_episode_that_breaks_is_one_line_that_says_where(tmp_path, mode, message):
-    done = run("play", "test_check_and_play:Odd", f"mode={mode}", typed="go\n", home=tmp_path)
-    assert done.returncode == 2
-    assert re.search(rf"^error: env\.name='test_check_and_play:Odd': {message}", done.stderr)
+def test_an_episode_that_breaks_is_one_line_that_says_where(here, mode, message):
+    code, _, err = here("play", f"{__name__}:Odd", f"mode={mode}", typed="go\n")
+    assert code == 2
+    assert re.search(rf"^error: env\.name='{__name__}:Odd': {message}", err)
 
 
 @pytest.mark.parametrize(

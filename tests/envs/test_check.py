@@ -95,6 +95,10 @@ def growing_tasks(self, split):
         (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "task_id": "?"})), "task_id"),
         (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "task_score": 2})), "task_score"),
         (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "extra": object()})), "info does not survive JSON"),
+        (broken(render=lambda self, view: None), r"render\(view\) must give a str, not None"),
+        (broken(system_prompt=lambda self: 3), r"system_prompt\(\) must give a str, not 3"),
+        (reshaped(lambda s: dataclasses.replace(s, admissible=5)), "admissible must be a tuple of str, or None"),
+        (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "task_score": "high"})), "task_score"),
         (broken(make=lambda self: Raising()), r"fails: ValueError: empty \(.*test_check\.py:\d+\)"),
         (broken(make=lambda self: JunkMatters()), "later answers differ"),
         (broken(make=lambda self: Generous()), "is rewarded"),
@@ -108,7 +112,7 @@ def test_a_broken_clause_is_named(adapter, message):
 
 
 def test_too_long_an_oracle_is_named():
-    assert any("more than 2" in problem for problem in check(TinyGuess(), max_steps=2))
+    assert any("more than 2 actions" in problem for problem in check(TinyGuess(), max_steps=2))
 
 
 def test_a_clause_is_said_once_with_how_often_it_is_broken():

@@ -149,12 +149,13 @@ def test_a_plain_class_plays_with_its_own_settings():
         ),
         (
             "def World(*, style, variant): return object()",
-            "has no tasks and no make; write tasks, reset",
+            "has no name and no version and no tasks and .* and no fingerprint; write tasks, reset",
         ),
         ("class World:\n    step = tasks = print", "has no reset; write tasks, reset and step"),
         ("raise SystemExit(4)", "cannot be imported: SystemExit: 4"),
         ("import json\n\njson.loads('{')", r"cannot be imported: JSONDecodeError: .* \(.*odd\.py:3\)"),
         ("World = 3", "is neither a class nor a function"),
+        ("from datetime import datetime as World", "is no environment: ValueError: no signature found"),
     ],
 )
 def test_other_people_s_code_that_breaks_is_one_line_that_says_where(source, message, tmp_path, monkeypatch):
@@ -209,6 +210,12 @@ def test_a_tuple_of_another_length_is_named(answer, monkeypatch):
 def test_a_setting_of_another_type_than_annotated_is_refused(name, settings, message):
     with pytest.raises(ConfigError, match=message):
         create(name, settings)
+
+
+def test_an_info_that_is_no_mapping_is_named(monkeypatch):
+    monkeypatch.setattr(Echo, "step", lambda self, action: ("a", 1.0, True, False, None))
+    with pytest.raises(TypeError, match="info must be a mapping, not None"):
+        asyncio.run(play(create(f"{__name__}:Echo", {}), Task("1", "val", {}), ["x"], seed=0))
 
 
 class Texts(Echo):

@@ -131,7 +131,7 @@ def test_an_episode_that_is_judged_is_not_judged_or_paid_again():
         ("broken", "ZeroDivisionError: inside"),
         ("out_of_range", r"score 2 is not a number in \[0, 1\]"),
         ("not_a_number", "score nan"),
-        ("silent", "TypeError"),
+        ("silent", "score None"),
         ("wordy", "score 'good'"),
         ("scoreless", "score None"),
     ],
@@ -255,7 +255,7 @@ def test_a_judge_that_is_not_there_fails_the_episode():
         steps_of("http://127.0.0.1:9/judge", ["good", "good"])
 
 
-@pytest.mark.parametrize("url", ["http://", "https:///judge", "http://localhost:99999/judge"])
+@pytest.mark.parametrize("url", ["http://", "https:///judge", "http://localhost:99999/judge", "ftp://localhost/judge"])
 def test_an_address_that_is_none_is_refused_before_any_episode(url):
     with pytest.raises(ConfigError, match=rf"env\.verifier='{url}': give http://HOST:PORT"):
         registry.create("tinyguess", {"verifier": url})

@@ -205,7 +205,7 @@ def test_without_the_token_nothing_is_answered(served, tmp_path):
         ("http://127.0.0.1:99999", r"env\.url='http://127\.0\.0\.1:99999': give http://HOST:PORT"),
         ("http://127.0.0.1:abc", r"env\.url='http://127\.0\.0\.1:abc': give http://HOST:PORT"),
         ("http://[::1", r"env\.url='http://\[::1': give http://HOST:PORT"),
-        ("http://127.0.0.1:1,", r"env\.url='': give http://HOST:PORT"),
+        (",", r"env\.url='': give http://HOST:PORT"),
     ],
 )
 def test_a_wrong_address_or_token_file_is_refused_by_name(monkeypatch, tmp_path, url, message):
@@ -230,18 +230,33 @@ class Damaged(TinyGuess):
         raise self.error
 
 
+class Bare(TinyGuess):
+    meta: dict[str, float] | None = None
+
+    def tasks(self, split):
+        return () if self.meta is None else (Task(f"{split}-0", split, self.meta),)
+
+
+def test_an_environment_without_tasks_or_with_such_as_cannot_be_sent_is_not_served(monkeypatch):
+    with pytest.raises(ConfigError, match=r"env\.name='tinyguess': has no task in train, val, demo"):
+        asyncio.run(serve(Bare()))
+    monkeypatch.setattr(Bare, "meta", {"category": float("nan")})
+    with pytest.raises(ConfigError, match="cannot be served: ValueError: Out of range float values"):
+        asyncio.run(serve(Bare()))
+
+
+async def serve(adapter):
+    async with serving(lambda style, variant: adapter, Leases(slots=1), host="127.0.0.1", port=0, token=TOKEN):
+        pass
+
+
 @pytest.mark.parametrize("error", [Damaged.error, ConfigError("split", "train", "no such split"), KeyError("train")])
-def test_an_environment_that_cannot_list_its_tasks_is_not_served(tmp_path, monkeypatch, error):
+def test_an_environment_that_cannot_list_its_tasks_is_not_served(monkeypatch, error):
     monkeypatch.setattr(Damaged, "error", error)
-
-    async def serve():
-        async with serving(lambda style, variant: Damaged(), Leases(slots=1), host="127.0.0.1", port=0, token=TOKEN):
-            pass
-
     with pytest.raises(
         (DataError, ConfigError), match=r"items\.json|no such split|cannot be served: KeyError: 'train'"
     ):
-        asyncio.run(serve())
+        asyncio.run(serve(Damaged()))
 
 
 def test_a_token_that_a_server_shows_is_private_and_goes_with_it(monkeypatch, tmp_path):
