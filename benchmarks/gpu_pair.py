@@ -59,6 +59,8 @@ MODES: dict[str, dict[str, Any]] = {
     "zero2": {"trainer.deepspeed": "zero2"} | GROUP,
     "zero3": {"trainer.deepspeed": "zero3"} | GROUP,
 }
+SPLIT = {"split": {"trainer.micro_rows": 8}}
+"""One process as in `none`, its rows in other forwards: how far apart two orders of the same sums are."""
 
 
 def main(model: str, folder: Path) -> None:
@@ -76,7 +78,7 @@ def compare_all(folder: Path, dtype: str, model: str) -> None:
     run(folder, dtype, "none", "alone 0", "alone 1", "skipped", model=model)
     both = [begin(folder, dtype, "none", f"beside {i}", model=model, gpu=GPUS[i % len(GPUS)]) for i in range(2)]
     say(f"{dtype} two clients side by side: exit {[process.wait() for process in both]}")
-    for mode in ("zero2", "zero3"):
+    for mode in ("split", "zero2", "zero3"):
         run(folder, dtype, mode, "alone 0", model=model)
     compare(folder, dtype)
 
@@ -92,6 +94,7 @@ def compare(folder: Path, dtype: str) -> None:
     pairs = {
         "client 0 side by side": (f"{dtype} none beside 0", f"{dtype} none alone 0"),
         "client 1 side by side": (f"{dtype} none beside 1", f"{dtype} none alone 1"),
+        "forwards of 8 rows": (f"{dtype} split alone 0", f"{dtype} none alone 0"),
         "ZeRO-2": (f"{dtype} zero2 alone 0", f"{dtype} none alone 0"),
         "ZeRO-3": (f"{dtype} zero3 alone 0", f"{dtype} none alone 0"),
         "control: one step skipped": (f"{dtype} none skipped", f"{dtype} none alone 0"),
@@ -125,7 +128,7 @@ def gate(folder: Path, found: str, expected: str, distance: float, cosine: float
 def run(folder: Path, dtype: str, mode: str, *parts: str, model: str) -> None:
     """One process, from its start to its end."""
     start = time.perf_counter()
-    code = begin(folder, dtype, mode, *parts, model=model, gpu=GPUS[0] if mode == "none" else "").wait()
+    code = begin(folder, dtype, mode, *parts, model=model, gpu="" if mode.startswith("zero") else GPUS[0]).wait()
     say(f"{dtype} {mode} {', '.join(parts)}: exit {code} after {time.perf_counter() - start:.0f} s")
 
 
@@ -139,7 +142,7 @@ def begin(folder: Path, dtype: str, mode: str, *parts: str, model: str, gpu: str
 
 def part(model: str, folder: Path, dtype: str, mode: str, *parts: str) -> None:
     """What a process does: recorded rows of clients, or rounds with rollouts."""
-    config = presets.load(SETTINGS | {"model.path": model, "model.compute_dtype": dtype} | MODES[mode])
+    config = presets.load(SETTINGS | {"model.path": model, "model.compute_dtype": dtype} | (MODES | SPLIT)[mode])
     if parts == ("rollouts",):
         for facts in rounds(config):
             say(f"{mode} {json.dumps(facts)}")

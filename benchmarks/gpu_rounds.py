@@ -29,7 +29,8 @@ def main(model: str, rounds: int) -> None:
             say(f"round {round_}: {tensors[-1]:.1f} MiB of tensors after its load, {resident[-1]:.0f} MB resident")
     slope = np.polyfit(range(rounds - SETTLED), resident[SETTLED:], 1)[0]
     say(f"resident after round {SETTLED}: {slope:+.3f} MB a round")
-    say(f"tensors after a load: at most {max(tensors) / tensors[0] - 1:+.2%} of the first")
+    if tensors[0]:
+        say(f"tensors after a load: at most {max(tensors) / tensors[0] - 1:+.2%} of the first")
 
 
 def say(line: str) -> None:
