@@ -2,8 +2,8 @@
 
 On recorded rows, ZeRO-2 and ZeRO-3 over both GPUs and two clients side by side have to move the weights as one process
 on one GPU does (the relative gate of two code paths); leaving out one step must not pass. Then two client-rounds of
-each with vLLM rollouts. Every part is a process of its own. Where there is one GPU alone, the clients share it and a
-group has one rank.
+each with vLLM rollouts. Every part is a process of its own; dtypes and rollouts go side by side. Where there is one GPU
+alone, the clients share it and a group has one rank.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -58,18 +59,32 @@ MODES: dict[str, dict[str, Any]] = {
     "zero2": {"trainer.deepspeed": "zero2"} | GROUP,
     "zero3": {"trainer.deepspeed": "zero3"} | GROUP,
 }
+SPLIT = {"split": {"trainer.micro_rows": 8}}
+"""One process as in `none`, its rows in other forwards: how far apart two orders of the same sums are."""
 
 
 def main(model: str, folder: Path) -> None:
     """Run every part and print what it showed."""
     folder.mkdir(parents=True, exist_ok=True)
-    for dtype in GATES:
-        run(folder, dtype, "none", "alone 0", "alone 1", "skipped", model=model)
-        both = [begin(folder, dtype, "none", f"beside {i}", model=model, gpu=GPUS[i % len(GPUS)]) for i in range(2)]
-        say(f"{dtype} two clients side by side: exit {[process.wait() for process in both]}")
-        for mode in ("zero2", "zero3"):
-            run(folder, dtype, mode, "alone 0", model=model)
-        compare(folder, dtype)
+    with ThreadPoolExecutor() as lanes:
+        ends = [lanes.submit(compare_all, folder, dtype, model) for dtype in GATES]
+        ends.append(lanes.submit(roll_out_all, folder, model))
+    for end in ends:
+        end.result()
+
+
+def compare_all(folder: Path, dtype: str, model: str) -> None:
+    """Every way over recorded rows in one dtype, each against one process on one GPU."""
+    run(folder, dtype, "none", "alone 0", "alone 1", "skipped", model=model)
+    both = [begin(folder, dtype, "none", f"beside {i}", model=model, gpu=GPUS[i % len(GPUS)]) for i in range(2)]
+    say(f"{dtype} two clients side by side: exit {[process.wait() for process in both]}")
+    for mode in ("split", "zero2", "zero3"):
+        run(folder, dtype, mode, "alone 0", model=model)
+    compare(folder, dtype)
+
+
+def roll_out_all(folder: Path, model: str) -> None:
+    """Two client-rounds of each way with vLLM."""
     for mode in MODES:
         run(folder, "auto", mode, "rollouts", model=model)
 
@@ -79,6 +94,7 @@ def compare(folder: Path, dtype: str) -> None:
     pairs = {
         "client 0 side by side": (f"{dtype} none beside 0", f"{dtype} none alone 0"),
         "client 1 side by side": (f"{dtype} none beside 1", f"{dtype} none alone 1"),
+        "forwards of 8 rows": (f"{dtype} split alone 0", f"{dtype} none alone 0"),
         "ZeRO-2": (f"{dtype} zero2 alone 0", f"{dtype} none alone 0"),
         "ZeRO-3": (f"{dtype} zero3 alone 0", f"{dtype} none alone 0"),
         "control: one step skipped": (f"{dtype} none skipped", f"{dtype} none alone 0"),
@@ -112,7 +128,7 @@ def gate(folder: Path, found: str, expected: str, distance: float, cosine: float
 def run(folder: Path, dtype: str, mode: str, *parts: str, model: str) -> None:
     """One process, from its start to its end."""
     start = time.perf_counter()
-    code = begin(folder, dtype, mode, *parts, model=model).wait()
+    code = begin(folder, dtype, mode, *parts, model=model, gpu="" if mode.startswith("zero") else GPUS[0]).wait()
     say(f"{dtype} {mode} {', '.join(parts)}: exit {code} after {time.perf_counter() - start:.0f} s")
 
 
@@ -126,7 +142,7 @@ def begin(folder: Path, dtype: str, mode: str, *parts: str, model: str, gpu: str
 
 def part(model: str, folder: Path, dtype: str, mode: str, *parts: str) -> None:
     """What a process does: recorded rows of clients, or rounds with rollouts."""
-    config = presets.load(SETTINGS | {"model.path": model, "model.compute_dtype": dtype} | MODES[mode])
+    config = presets.load(SETTINGS | {"model.path": model, "model.compute_dtype": dtype} | (MODES | SPLIT)[mode])
     if parts == ("rollouts",):
         for facts in rounds(config):
             say(f"{mode} {json.dumps(facts)}")
@@ -147,7 +163,7 @@ def recorded(trainer: Trainer, start: dict[str, Any], config: RunConfig, client:
     trainer.begin_round(start, prox_mu=config.strategy.prox_mu)
     log = [trainer.train(rows(config, trainer.chat, client, step), seed=step) for step in range(STEPS) if step != skip]
     moved = {name: value - start[name] for name, value in trainer.weights().items()}
-    names = [name for name in log[0] if name.endswith(("loss", "_norm", "kl"))]
+    names = [name for name in log[0] if name.endswith(("loss", "_norm"))]
     return moved | {f"step/{name}": np.array([step[name] for step in log]) for name in names}
 
 

@@ -1,6 +1,6 @@
 """The environment contract, executable: `check(adapter)` returns every clause that the adapter breaks.
 
-Run it on an environment of your own before any model meets it; each problem is one line that names the clause.
+Run it on an environment of your own before any model meets it; each broken clause is one line.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ import json
 import math
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from envs.base import EnvAdapter, Step, Task
+from envs.base import EnvAdapter, Step, Task, View
+from envs.named import cause
 from flwr_agent.seeds import seed_for
 
 JUNK = ("", " ", "\x00", "<action>", "</action><action>", "go to", "search[", "click[]", "9" * 400, "\ud800 é 看 🏠")
 """Answers that fit no environment; parsing and stepping must survive them."""
+
+Problem = tuple[str, str]
+"""Where a clause is broken, and the clause."""
 
 
 def check(
@@ -26,7 +31,17 @@ def check(
     max_steps: int = 50,
     splits: Sequence[str] = ("train", "val"),
 ) -> list[str]:
-    """Problems of `adapter`, one line each; an empty list says that the contract holds on `episodes` tasks.
+    """The clauses that `adapter` breaks, a line each with where it did first and how often; none if it keeps them all.
+
+    Args:
+        adapter: the environment.
+        episodes: tasks of each split that are played, or all where a split has fewer.
+        seed: draws the tasks and the actions.
+        max_steps: actions that an episode may take.
+        splits: the splits to play.
+
+    Raises:
+        AgentError: the adapter refuses to list its tasks.
 
     Example:
         >>> from envs.registry import create
@@ -38,25 +53,33 @@ def check(
     for split, listed in tasks.items():
         count = min(episodes, len(listed))
         for task in random.Random(seed_for(seed, "check", split)).sample(listed, count):
-            problems += asyncio.run(_episodes(adapter, task, seed, max_steps))
-    return list(dict.fromkeys(problems))
+            found = asyncio.run(_episodes(adapter, task, seed, max_steps))
+            problems += [(f"task {task.id}", problem) for problem in found]
+    places: dict[str, list[str]] = {}
+    for place, problem in dict.fromkeys(problems):
+        places.setdefault(problem, []).append(place)
+    return [f"{_first(found)}: {problem}" for problem, found in places.items()]
 
 
-def _task_lists(adapter: EnvAdapter, tasks: dict[str, list[Task]]) -> Iterable[str]:
+def _first(places: Sequence[str]) -> str:
+    return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
+
+
+def _task_lists(adapter: EnvAdapter, tasks: dict[str, list[Task]]) -> Iterable[Problem]:
     seen: dict[str, str] = {}
     for split, listed in tasks.items():
         if not listed:
-            yield f"tasks({split!r}): is empty"
+            yield f"tasks({split!r})", "is empty"
         if listed != list(adapter.tasks(split)):
-            yield f"tasks({split!r}): two calls give two lists"
+            yield f"tasks({split!r})", "two calls give two lists"
         for task in listed:
             if task.id in seen:
-                yield f"task {task.id}: id stands in {seen[task.id]!r} and again in {split!r}"
+                yield f"task {task.id}", f"id stands in {seen[task.id]!r} and again in {split!r}"
             seen[task.id] = split
             if "category" not in task.meta:
-                yield f"task {task.id}: meta has no 'category'"
+                yield f"task {task.id}", "meta has no 'category'"
             if not _is_json(dict(task.meta)):
-                yield f"task {task.id}: meta does not survive JSON"
+                yield f"task {task.id}", "meta does not survive JSON"
 
 
 def _is_json(value: object) -> bool:
@@ -66,31 +89,31 @@ def _is_json(value: object) -> bool:
         return False
 
 
-def _parsing(adapter: EnvAdapter) -> Iterable[str]:
+def _parsing(adapter: EnvAdapter) -> Iterable[Problem]:
     for text in JUNK:
+        place = f"parse_action({text[:12]!r})"
         try:
             action, is_valid = adapter.parse_action(text)
         except Exception as error:  # noqa: BLE001  the adapter under test is a third party's
-            yield f"parse_action({text[:12]!r}): raises {type(error).__name__}: {error}"
+            yield place, f"fails: {cause(error)}"
             continue
         if not (isinstance(action, str) and isinstance(is_valid, bool)):
-            yield f"parse_action({text[:12]!r}): must give (str, bool)"
+            yield place, "must give (str, bool)"
 
 
-def _fingerprint(adapter: EnvAdapter) -> Iterable[str]:
+def _fingerprint(adapter: EnvAdapter) -> Iterable[Problem]:
     if adapter.fingerprint() != adapter.fingerprint():
-        yield "fingerprint(): two calls differ"
+        yield "fingerprint()", "two calls differ"
 
 
 async def _episodes(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:
+    problems: list[str] = []
     try:
-        return [
-            f"task {task.id}: {problem}"
-            for part in (_oracle, _determinism, _inapplicable, _ending)
-            for problem in await part(adapter, task, seed, max_steps)
-        ]
+        for part in (_oracle, _prompts, _determinism, _inapplicable, _ending):
+            problems += await part(adapter, task, seed, max_steps)
     except Exception as error:  # noqa: BLE001  the adapter under test is a third party's
-        return [f"task {task.id}: raises {type(error).__name__}: {error}"]
+        problems.append(f"fails: {cause(error)}")
+    return problems
 
 
 async def play(adapter: EnvAdapter, task: Task, actions: Iterable[str], *, seed: int) -> list[Step]:
@@ -115,12 +138,24 @@ async def _oracle(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) ->
     if not (steps[-1].done and steps[-1].info.get("success")):
         problems.append("the oracle does not succeed")
     if len(steps) - 1 > max_steps:
-        problems.append(f"the oracle takes {len(steps) - 1} actions, more than {max_steps}")
+        problems.append(f"the oracle takes more than {max_steps} actions")
     if any(step.info.get("success") for step in steps[:-1]):
         problems.append("success is reported before the episode ends")
     if not steps[0].info.get("instruction"):
         problems.append("reset's info has no 'instruction'")
     return problems
+
+
+async def _prompts(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:  # noqa: ARG001
+    """What a policy is told must be text, on the first turn and on a later one."""
+    [first] = await play(adapter, task, [], seed=seed)
+    now = View(str(first.info.get("instruction")), first.text, first.admissible)
+    prompts = {
+        "system_prompt()": adapter.system_prompt(),
+        "render(view)": adapter.render(now),
+        "render(later view)": adapter.render(replace(now, history=((first.text, "look"),), num_steps=1)),
+    }
+    return [f"{call} must give a str, not {text!r:.40}" for call, text in prompts.items() if not isinstance(text, str)]
 
 
 async def _determinism(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:
@@ -150,14 +185,14 @@ async def _inapplicable(adapter: EnvAdapter, task: Task, seed: int, max_steps: i
     """Junk before an action must leave that action's answer as it was."""
     after = list(adapter.oracle(task) or ())[: max_steps // 2]
     plain = await play(adapter, task, after, seed=seed)
-    problems: list[str] = []
+    problems: dict[str, str] = {}
     for junk in JUNK:
         steps = await play(adapter, task, [junk, *after], seed=seed)
         if steps[1].reward or steps[1].admissible != plain[0].admissible:
-            problems.append(f"action {junk[:12]!r} fits nothing, yet is rewarded or changes what is admissible")
+            problems.setdefault("is rewarded or changes what is admissible", junk)
         if any(a.text != b.text for a, b in zip(plain[1:], steps[2:], strict=False) if not b.truncated):
-            problems.append(f"action {junk[:12]!r} fits nothing, yet later answers differ")
-    return problems
+            problems.setdefault("later answers differ", junk)
+    return [f"action {junk[:12]!r} fits nothing, yet {problem}" for problem, junk in problems.items()]
 
 
 async def _ending(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) -> list[str]:
@@ -180,7 +215,8 @@ async def _ending(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) ->
 def _step_problems(step: Step, task: Task) -> Iterable[str]:
     if not (math.isfinite(step.reward) and 0.0 <= step.reward <= 1.0):
         yield f"reward {step.reward} is outside [0, 1]"
-    if not 0.0 <= step.info.get("task_score", -1.0) <= 1.0:
+    score = step.info.get("task_score")
+    if not (isinstance(score, int | float) and 0.0 <= score <= 1.0):
         yield "info must hold task_score in [0, 1]"
     if not isinstance(step.info.get("success"), bool):
         yield "info must hold success (bool)"
@@ -188,5 +224,8 @@ def _step_problems(step: Step, task: Task) -> Iterable[str]:
         yield "info must hold the task's task_id"
     if not isinstance(step.text, str):
         yield "text must be a str"
+    listed = () if step.admissible is None else step.admissible
+    if not (isinstance(listed, list | tuple) and all(isinstance(action, str) for action in listed)):
+        yield "admissible must be a tuple of str, or None"
     if not _is_json(dict(step.info)):
         yield "info does not survive JSON"

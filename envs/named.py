@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from flwr_agent.errors import AgentError, ConfigError
+
+_ON_THE_WAY = {*sys.stdlib_module_names, "envs", "flwr_agent"}
+"""Packages between our code and the named one."""
 
 
 def load(key: str, name: str, target: str) -> Any:
@@ -58,13 +62,24 @@ def blamed(key: str, name: str, act: str) -> Iterator[None]:
 
 
 def cause(error: BaseException) -> str:
-    """An exception in one line, with the line of code that raised it."""
+    """An exception in one line, with the line of the named code that led to it; one raised on purpose is its text."""
+    if isinstance(error, AgentError):
+        return str(error)
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    frames = traceback.extract_tb(error.__traceback__)
-    place = (
-        (error.filename, error.lineno) if isinstance(error, SyntaxError) else (frames[-1].filename, frames[-1].lineno)
-    )
+    place = (error.filename, error.lineno) if isinstance(error, SyntaxError) else _place(error)
     return f"{text} ({place[0]}:{place[1]})"
+
+
+def _place(error: BaseException) -> tuple[str, int]:
+    """File and line of the last call in the package that our code called; not the library that it called in turn."""
+    frames = [
+        (str(frame.f_globals.get("__name__")).partition(".")[0], frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    called = [frame for frame in frames if frame[0] not in _ON_THE_WAY]
+    ours = [frame for frame in frames if frame[0] not in sys.stdlib_module_names]
+    shown = [frame for frame in called if frame[0] == called[0][0]] or ours or frames
+    return shown[-1][1:]
 
 
 def _missing(module: str, package: str) -> str:

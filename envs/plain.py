@@ -20,7 +20,8 @@ from typing import Any
 
 from envs import named
 from envs.base import Step, Task, Variant, View
-from envs.prompts import STYLES, answer_format, compact, past, plain_answer, project
+from envs.prompts import answer_format, compact, known, past, plain_answer, project
+from envs.variant import refuse
 from flwr_agent.errors import ConfigError
 
 _REQUIRED = ("tasks", "reset", "step")
@@ -64,13 +65,10 @@ class PlainAdapter:
     """The `EnvAdapter` of a plain class: what the class does not say is filled in with the generic prompts."""
 
     def __init__(self, cls: type[Any], name: str, settings: Mapping[str, Any], *, style: str, variant: Variant | None):
-        if style not in STYLES:
-            raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
-        if variant is not None:
-            raise ConfigError("partition.strategy", variant.name, f"environment {name!r} has no variants")
+        refuse(name, variant)
         self.name = name
         self.version = str(getattr(cls, "version", "0"))
-        self._style = style
+        self._style = known(style)
         self._cls = cls
         self._settings = dict(settings)
         self._world = cls(**settings)
@@ -129,10 +127,12 @@ class PlainAdapter:
 def _to_step(answer: Any, task: Task) -> Step:
     if isinstance(answer, str):
         answer = Step(answer)
-    elif isinstance(answer, tuple):
+    elif isinstance(answer, tuple) and len(answer) == 5:
         text, reward, terminated, truncated, info = answer
         answer = Step(text, float(reward), bool(terminated), bool(truncated), info=info)
     elif not isinstance(answer, Step):
         raise TypeError(f"reset and step must give a Step, a text or Gymnasium's five values, not {answer!r}")
+    if not isinstance(answer.info, Mapping):
+        raise TypeError(f"info must be a mapping, not {answer.info!r}")
     score = {"success": answer.reward >= 1.0, "task_score": float(answer.reward), "task_id": task.id}
     return dataclasses.replace(answer, info={**score, **answer.info})

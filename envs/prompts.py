@@ -6,12 +6,24 @@ import re
 from collections.abc import Callable
 
 from envs.base import View
+from flwr_agent.errors import ConfigError
 
 STYLES = ("paper", "compact")
 """`paper`: the published turn layout, for instruction-tuned models; `compact`: few plain words, for tiny models."""
 
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
 _CJK = re.compile(r"[\u4e00-\u9fff]")
+
+
+def known(style: str) -> str:
+    """The prompt style, if it is one.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if style not in STYLES:
+        raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
+    return style
 
 
 def project(model_text: str, *, tail: int) -> tuple[str, bool]:

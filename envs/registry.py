@@ -29,6 +29,10 @@ BUILTIN: Mapping[str, str] = {
 
 SHARED = frozenset({"verifier", "verifier_weight"})
 """Settings of every environment; see `envs.verifier`."""
+SCALARS: Mapping[str, type] = {kind.__name__: kind for kind in (bool, int, float, str)}
+"""Annotation -> type of the settings whose values are checked against it."""
+_ADAPTER = (*EnvAdapter.__annotations__, *(name for name in vars(EnvAdapter) if not name.startswith("_")))
+"""What every adapter has."""
 _NOT_SETTINGS = frozenset({"self", "style", "variant"})
 
 
@@ -42,7 +46,8 @@ def create(
     A variant is the environment's own or one of anyone's (`envs.variant`).
 
     Raises:
-        ConfigError: no such environment, a setting it does not take, or a package it needs is missing.
+        ConfigError: no such environment, a setting it does not take or of another type than its constructor says, or a
+            package it needs is missing.
 
     Example:
         >>> create("tinyguess", {}, style="compact").name
@@ -84,7 +89,7 @@ def _build(name: str, settings: Mapping[str, Any], style: str, variant: Variant 
             adapter: EnvAdapter = PlainAdapter(cls, name, settings, style=style, variant=variant)
         else:
             adapter = cls(**settings, style=style, variant=variant)
-    _refuse_lacking(name, adapter, ("tasks", "make"))
+    _refuse_lacking(name, adapter, _ADAPTER)
     return adapter
 
 
@@ -94,21 +99,34 @@ def _refuse_lacking(name: str, found: object, methods: tuple[str, ...]) -> None:
         raise ConfigError("env.name", name, fix)
 
 
-def _parameters(name: str) -> dict[str, Any]:
-    """Setting -> its default, of the constructor alone."""
-    parameters = inspect.signature(_load(name)).parameters.values()
+def _parameters(name: str) -> dict[str, inspect.Parameter]:
+    """The settings of the constructor alone."""
+    found = _load(name)
+    with named.blamed("env.name", name, "is no environment"):
+        parameters = inspect.signature(found).parameters.values()
     by_name = (p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
-    return {p.name: p.default for p in by_name if p.name not in _NOT_SETTINGS}
+    return {p.name: p for p in by_name if p.name not in _NOT_SETTINGS}
 
 
 def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    defaults = _parameters(name)
+    parameters = _parameters(name)
     for key, value in settings.items():
-        if key not in defaults and key not in SHARED:
+        if key not in parameters and key not in SHARED:
             raise ConfigError(f"env.{key}", value, f"environment {name!r} does not use this key; leave it unset")
-    for key, default in defaults.items():
-        if default is inspect.Parameter.empty and key not in settings:
+    for key, parameter in parameters.items():
+        if key in settings:
+            _check_type(key, settings[key], parameter)
+        elif parameter.default is inspect.Parameter.empty:
             raise ConfigError(f"env.settings.{key}", "", f"environment {name!r} needs a value")
+
+
+def _check_type(key: str, value: object, parameter: inspect.Parameter) -> None:
+    """Refuse a value of another type than the parameter's, where that is a plain one."""
+    annotation = parameter.annotation  # a text under `from __future__ import annotations`
+    kind = SCALARS.get(annotation if isinstance(annotation, str) else getattr(annotation, "__name__", ""))
+    is_whole = kind is float and type(value) is int
+    if kind and not (type(value) is kind or is_whole or value == parameter.default):
+        raise ConfigError(f"env.settings.{key}", value, f"must be of type {kind.__name__}, not {type(value).__name__}")
 
 
 def _load(name: str) -> Any:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Sequence
 
 from envs.base import Step, Task, Variant, View
-from envs.prompts import STYLES, answer_format, compact, past
+from envs.prompts import answer_format, compact, known, past
+from envs.variant import refuse
 from flwr_agent.errors import ConfigError
 
 HIGHEST = 50
@@ -92,11 +93,8 @@ class TinyGuess:
     version = "1"
 
     def __init__(self, *, style: str = "paper", variant: Variant | None = None):
-        if style not in STYLES:
-            raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
-        if variant is not None:
-            raise ConfigError("partition.strategy", variant.name, "tinyguess has no environment variants")
-        self._style = style
+        refuse(self.name, variant)
+        self._style = known(style)
 
     def tasks(self, split: str) -> Sequence[Task]:
         """`train` (4,000), `val` (1,000) or `demo` (1,000) games; `meta` names the interval of the secret."""

@@ -33,6 +33,16 @@ def target_of(variant: Variant) -> str | None:
     return next((point.value for point in entry_points(group=GROUP, name=variant.name)), None)
 
 
+def refuse(name: str, variant: Variant | None) -> None:
+    """What an environment without variants of its own says to one.
+
+    Raises:
+        ConfigError: a variant was asked for.
+    """
+    if variant is not None:
+        raise ConfigError(KEY, variant.name, f"environment {name!r} has no variants")
+
+
 def varied(adapter: EnvAdapter, variant: Variant, target: str) -> EnvAdapter:
     """The standard environment as `variant` has it.
 

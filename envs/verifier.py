@@ -19,6 +19,7 @@ from typing import Any
 
 from envs import named
 from envs.base import Env, EnvAdapter, Step, Task
+from envs.places import address, unreached
 from envs.wrapper import Wrapper
 from flwr_agent.errors import ConfigError, EnvError
 
@@ -80,7 +81,8 @@ def verified(adapter: EnvAdapter, verifier: str, *, weight: float = 1.0) -> EnvA
         return adapter
     if not 0.0 <= weight <= 1.0:
         raise ConfigError("env.verifier_weight", weight, "must lie in [0, 1]")
-    if verifier.startswith(("http://", "https://")):
+    if "://" in verifier:
+        address("env.verifier", verifier, "give http://HOST:PORT of a judge")
         return Verified(adapter, verifier, _judge(verifier), weight, source="")
     verify = _function(verifier)
     return Verified(adapter, verifier, verify, weight, source=_source(verify))
@@ -180,8 +182,8 @@ class VerifiedEnv:
 
 def _read(verdict: Verdict) -> tuple[float, bool | None]:
     is_success = verdict.get("success") if isinstance(verdict, Mapping) else None
-    score = verdict["score"] if isinstance(verdict, Mapping) else verdict
-    if isinstance(score, str) or not (math.isfinite(score) and 0.0 <= score <= 1.0):
+    score = verdict.get("score") if isinstance(verdict, Mapping) else verdict
+    if score is None or isinstance(score, str) or not (math.isfinite(score) and 0.0 <= score <= 1.0):
         raise ValueError(f"score {score!r} is not a number in [0, 1]")
     return float(score), None if is_success is None else bool(is_success)
 
@@ -210,7 +212,10 @@ def _judge(url: str) -> Verify:
     def ask(transcript: Transcript) -> Verdict:
         import requests
 
-        response = requests.post(url, json=transcript.to_json(), timeout=JUDGE_S, allow_redirects=False)
+        try:
+            response = requests.post(url, json=transcript.to_json(), timeout=JUDGE_S, allow_redirects=False)
+        except requests.ConnectionError as error:
+            raise ConnectionError(unreached(error)) from error
         if response.status_code != requests.codes.ok:
             raise ValueError(f"the judge answers with status {response.status_code}")
         return response.json()

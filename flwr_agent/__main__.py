@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import click
+
 from flwr_agent.cli.app import app
 from flwr_agent.cli.parts import Parts
 from flwr_agent.config import RunConfig
@@ -23,7 +25,13 @@ def main() -> None:
     """
     sys.path.append(str(Path.cwd()))
     try:
-        app(obj=Parts(load_strategy=_load_strategy, load_model=_load_model, rebuild=_rebuild))
+        parts = Parts(load_strategy=_load_strategy, load_model=_load_model, rebuild=_rebuild)
+        sys.exit(app(obj=parts, standalone_mode=False))
+    except click.UsageError as error:
+        _say(error)
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit("error: aborted")
     except AgentError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2 if isinstance(error, ConfigError | DataError) else 1)
@@ -32,6 +40,13 @@ def main() -> None:
             raise
         sys.stderr.write(f"error: {error.name} is not installed; training needs `pip install -e '.[train]'`\n")
         sys.exit(1)
+
+
+def _say(error: click.UsageError) -> None:
+    """What is wrong with the arguments; where help has been shown in its place, nothing is left to say."""
+    if message := " ".join(error.format_message().split()):
+        help_ = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
+        sys.stderr.write(f"error: {message}{help_}\n")
 
 
 def _load_strategy(config: RunConfig) -> Strategy:

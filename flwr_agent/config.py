@@ -148,7 +148,7 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
             if key not in KEYS:
                 raise ConfigError(key, value, "unknown key" + _nearest(key))
             if not isinstance(value, str) or value != "":
-                flat[key] = settings.to_text(key, value) if key in settings.KEYS else _checked(key, value)
+                flat[key] = settings.to_text(key, value) if key in settings.KEYS else checked(key, value)
     config = settled(_build(RunConfig, flat, ""))
     _check_together(config)
     wire.check(config)
@@ -165,7 +165,16 @@ def _nearest(key: str) -> str:
     return f"; did you mean {near[0]}?" if near else "; see docs/configuration.md for all keys"
 
 
-def _checked(key: str, value: Any) -> Scalar:
+def checked(key: str, value: Any) -> Scalar:
+    """The value that a key gets.
+
+    Raises:
+        ConfigError: it is of the wrong type, out of range, or no word of the key's.
+
+    Example:
+        >>> checked("trainer.lr", 1)
+        1.0
+    """
     spec, kind = KEYS[key], type_of(KEYS[key])
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

@@ -92,7 +92,7 @@ def test_more_tasks_per_client_than_exist_are_refused(name, strategy):
 @pytest.mark.parametrize(
     ("environment", "strategies", "reason"),
     [
-        (GUESS, ["lookalike", "rank_wrapper", "obs_variant", "goal_variant"], "no environment variants"),
+        (GUESS, ["lookalike", "rank_wrapper", "obs_variant", "goal_variant"], "has no variants"),
         (GUESS, ["catalog_split"], "name no product"),
         (GUESS, ["scene_disjoint"], "no numbered scene"),
         (HOUSE, ["bm25_reweight", "bm25_field_subset", "lookalike", "rank_wrapper"], "no such variant"),

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from envs.base import Shard, Step, Task, Variant
+from envs.tinyguess import TinyGuess
 from flwr_agent import lens
 from flwr_agent.config import resolve
 from flwr_agent.cross import CrossEvaluation
@@ -16,7 +17,7 @@ from flwr_agent.lens_page import to_html
 GUESS = {"env.name": "tinyguess", "federation.total_clients": 6, "partition.tasks_per_client": 40}
 
 
-class Walk:
+class Walk(TinyGuess):
     """Walk to cell 8; a world may have a ramp that skips a cell."""
 
     name, version = "walk", "1"

@@ -15,7 +15,7 @@ from envs.base import Task, Variant, View
 from envs.minihouse import MiniHouse, prompt
 from envs.minihouse.episode import MAX_STEPS, Episode
 from envs.minihouse.rules import rules_of
-from envs.prompts import STYLES
+from envs.prompts import known
 from flwr_agent.errors import ConfigError
 
 VAL_SPLIT = "valid_seen"
@@ -43,10 +43,8 @@ class AlfWorld:
         if importlib.util.find_spec("textworld") is None:
             fix = "needs TextWorld: pip install 'flwr-agent[alfworld]', or use minihouse"
             raise ConfigError("env.name", self.name, fix)
-        if style not in STYLES:
-            raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
         self._folder = None if data_path == "none" else games.root(data_path)
-        self._style = style
+        self._style = known(style)
         self._variant = variant
         self._rules = rules_of(variant)
         self._pool = pool.shared(workers)

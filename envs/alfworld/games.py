@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envs import places
 from envs.base import Task
 from flwr_agent.errors import ConfigError, DataError
 
@@ -36,11 +37,12 @@ def root(data_path: str) -> Path:
     Raises:
         ConfigError: if there is none.
     """
-    folder = Path(data_path).expanduser().resolve()
+    fix = f"must hold one of the folders {', '.join(SPLITS)} (or json_2.1.1)"
+    folder = places.folder(data_path, fix)
     for candidate in (folder, folder / "json_2.1.1"):
         if any((candidate / split).is_dir() for split in SPLITS):
             return candidate
-    raise ConfigError("env.data_path", data_path, f"must hold one of the folders {', '.join(SPLITS)} (or json_2.1.1)")
+    raise ConfigError("env.data_path", data_path, fix)
 
 
 def listed(folder: Path, split: str) -> list[str]:

@@ -10,13 +10,13 @@ import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from envs.base import EnvAdapter, Step, Task
+from envs.places import address
 from envs.plain import PlainAdapter
 from envs.remote import wire
 from envs.remote.leases import Leases
@@ -152,8 +152,7 @@ def from_openenv(
     Raises:
         ConfigError: the address is none.
     """
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise ConfigError("url", url, "give http://HOST:PORT of an OpenEnv server")
+    address("url", url, "give http://HOST:PORT of an OpenEnv server")
     fields = {"action": action, "observation": observation}
     settings = {"url": url, "splits": dict(splits), **fields, "timeout_s": timeout_s}
     return PlainAdapter(OpenEnvWorld, "openenv", settings, style=style, variant=None)

@@ -6,14 +6,15 @@ import functools
 import hashlib
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from envs.base import Task, Variant, View
 from envs.harbor import bubblewrap, docker, prompt, shipped, tasks
 from envs.harbor.episode import SUBMIT, Episode
 from envs.harbor.sandbox import Sandbox
 from envs.harbor.tasks import SPLITS, TaskSpec
-from envs.prompts import STYLES
+from envs.places import folder
+from envs.prompts import known
+from envs.variant import refuse
 from flwr_agent.errors import ConfigError
 
 SANDBOXES = ("bwrap", "docker")
@@ -42,19 +43,18 @@ class Harbor:
         style: str = "paper",
         variant: Variant | None = None,
     ):
-        if style not in STYLES:
-            raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
-        if variant is not None:
-            raise ConfigError("partition.strategy", variant.name, "harbor has no environment variants")
+        refuse(self.name, variant)
         if sandbox not in SANDBOXES:
             raise ConfigError("env.sandbox", sandbox, "no such sandbox", allowed=SANDBOXES)
         (bubblewrap if sandbox == "bwrap" else docker).check()
-        self._data = shipped.folder() if data_path == "none" else Path(data_path).expanduser().resolve()
+        self._data = (
+            shipped.folder() if data_path == "none" else folder(data_path, "name one of task directories, or none")
+        )
         self._sandbox = sandbox
         self._max_commands = max_commands
         self._command_timeout_s = command_timeout_s
         self._threshold = threshold
-        self._style = style
+        self._style = known(style)
 
     def tasks(self, split: str) -> Sequence[Task]:
         """The tasks of `train`, `val` or `demo`, by name; `meta` holds the `category`.

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from string import Template
 
+from envs.harbor.schema import text
 from flwr_agent.errors import DataError
 
 HOST_BASES = ("debian", "ubuntu")
@@ -48,7 +49,7 @@ def parse(file: Path, workdir: str | None = None) -> Recipe:
     """The recipe of a Dockerfile; `workdir` overrules its own.
 
     Raises:
-        DataError: an instruction that only a container can honour, or a malformed one.
+        DataError: an instruction that only a container can honour, a malformed one, or a source that is missing.
     """
     recipe, has_base = Recipe(), False
     for instruction, rest in _instructions(file):
@@ -68,6 +69,8 @@ def parse(file: Path, workdir: str | None = None) -> Recipe:
     if workdir is not None:
         recipe.workdir = _absolute(workdir, recipe.workdir)
     _check_targets(file, recipe)
+    for source in (source for sources, _ in recipe.copies for source in sources):
+        _sources(file.parent, source)
     return recipe
 
 
@@ -86,7 +89,7 @@ def lay_out(recipe: Recipe, context: Path, root: Path) -> None:
     """Make the recipe's folders below `root` and copy its files there; links are copied as links.
 
     Raises:
-        DataError: a source is missing or lies outside the build context.
+        DataError: a link leads out of the episode's folders.
     """
     for name in recipe.folders():
         (root / name).mkdir(parents=True, exist_ok=True)
@@ -104,9 +107,9 @@ def _instructions(file: Path) -> Iterable[tuple[str, str]]:
     """(INSTRUCTION, the rest), comments dropped and continued lines joined."""
     if not file.is_file():
         raise DataError(file, "file", "is missing; write one, or name environment.docker_image")
-    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
-    text = "\n".join(line for line in lines if line and not line.startswith("#"))
-    for line in text.replace("\\\n", " ").splitlines():
+    lines = (line.strip() for line in text(file).splitlines())
+    kept = "\n".join(line for line in lines if line and not line.startswith("#"))
+    for line in kept.replace("\\\n", " ").splitlines():
         instruction, _, rest = line.partition(" ")
         yield instruction.upper(), rest.strip()
 
@@ -125,7 +128,7 @@ def _copy(file: Path, instruction: str, rest: str, recipe: Recipe) -> tuple[list
 
 def _words(file: Path, instruction: str, rest: str) -> list[str]:
     try:
-        return json.loads(rest) if rest.startswith("[") else shlex.split(rest)
+        return [str(word) for word in json.loads(rest)] if rest.startswith("[") else shlex.split(rest)
     except ValueError as error:
         raise DataError(file, instruction, f"{rest[:60]!r} is malformed ({error})") from error
 
@@ -161,7 +164,10 @@ def _sources(context: Path, source: str) -> list[Path]:
     inside = posixpath.normpath(source.lstrip("/"))
     if inside.startswith(".."):
         raise DataError(context / "Dockerfile", "COPY", f"{source!r} lies outside the folder")
-    found = [context] if inside == "." else sorted(context.glob(inside))
+    try:
+        found = [context] if inside == "." else sorted(context.glob(inside))
+    except ValueError as error:
+        raise DataError(context / "Dockerfile", "COPY", f"{source!r} is malformed ({error})") from error
     if not found:
         raise DataError(context / "Dockerfile", "COPY", f"{source!r} is missing")
     return found

@@ -60,6 +60,31 @@ _REFUSED: Mapping[str, str] = {
 _OF_TEXTS = ("environment.env", "verifier.env", "solution.env")
 
 
+def present(file: Path) -> Path:
+    """A file that a task cannot do without.
+
+    Raises:
+        DataError: it is missing.
+    """
+    if not file.is_file():
+        raise DataError(file, "file", "is missing; every task needs it")
+    return file
+
+
+def text(file: Path) -> str:
+    """The text of a task's file.
+
+    Raises:
+        DataError: it is missing, cannot be read, or is not UTF-8.
+    """
+    try:
+        return present(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(file, "file", f"cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise DataError(file, "content", "is not UTF-8; save it as UTF-8") from error
+
+
 def read(file: Path) -> Mapping[str, Any]:
     """The content of a `task.toml`.
 
@@ -67,10 +92,8 @@ def read(file: Path) -> Mapping[str, Any]:
         DataError: it cannot be read, is not TOML, or holds an unknown key, a wrong type or what is not played.
     """
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(file, "file", f"cannot be read ({error.strerror})") from error
-    except ValueError as error:
+        content = tomllib.loads(text(file))
+    except tomllib.TOMLDecodeError as error:
         raise DataError(file, "content", f"is not TOML ({error})") from error
     _check(file, content, SCHEMA, "")
     for key in _OF_TEXTS:

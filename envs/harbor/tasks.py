@@ -19,6 +19,7 @@ from flwr_agent.seeds import seed_for
 SPLITS = ("train", "val", "demo")
 _DEAL = ("train", "val", "train", "demo", "train")
 """Splits that the tasks of an undivided folder get in turn, in shuffled order."""
+INSTRUCTION = "instruction.md"
 
 MEMORY_MB = 1024
 STORAGE_MB = 256
@@ -70,7 +71,7 @@ class TaskSpec:
             return None
         if schema.read(self.folder / "task.toml").get("solution", {}).get("env"):
             return None
-        lines = script.read_text(encoding="utf-8").splitlines()
+        lines = schema.text(script).splitlines()
         commands = "\n".join(line for line in lines if line.strip() and not line.startswith("#"))
         return None if "/solution" in commands else commands
 
@@ -79,7 +80,7 @@ def specs(data: Path, split: str) -> dict[str, TaskSpec]:
     """Task id -> what its directory says, sorted by id.
 
     Raises:
-        ConfigError: no such folder or split.
+        ConfigError: no such split.
         DataError: a task directory is malformed, or two tasks share a name.
     """
     if split not in SPLITS:
@@ -103,7 +104,7 @@ def load(folder: Path) -> TaskSpec:
         DataError: names the file and the field.
     """
     content = schema.read(folder / "task.toml")
-    _require(folder / "tests" / "test.sh")
+    schema.present(folder / "tests" / "test.sh")
     environment, verifier = content.get("environment", {}), content.get("verifier", {})
     agent = content.get("agent", {})
     category = content.get("metadata", {}).get("category", "none")
@@ -111,7 +112,7 @@ def load(folder: Path) -> TaskSpec:
     return TaskSpec(
         folder=folder,
         name=content.get("task", {}).get("name", folder.name),
-        instruction=_text(folder / "instruction.md"),
+        instruction=_instruction(folder / INSTRUCTION),
         category=str(category),
         image=environment.get("docker_image"),
         workdir=environment.get("workdir"),
@@ -126,20 +127,11 @@ def load(folder: Path) -> TaskSpec:
     )
 
 
-def _text(file: Path) -> str:
-    try:
-        text = _require(file).read_text(encoding="utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise DataError(file, "content", "is not UTF-8; save it as UTF-8") from error
+def _instruction(file: Path) -> str:
+    text = schema.text(file).strip()
     if not text:
         raise DataError(file, "content", "is empty; it is what the agent is told to do")
     return text
-
-
-def _require(file: Path) -> Path:
-    if not file.is_file():
-        raise DataError(file, "file", "is missing; every task needs it")
-    return file
 
 
 @functools.cache
@@ -156,13 +148,16 @@ def _all(data: Path) -> dict[str, tuple[str, TaskSpec]]:
 
 
 def _directories(data: Path) -> list[tuple[str, Path]]:
-    """(split, task directory), found by their `task.toml`."""
-    if not data.is_dir():
-        raise ConfigError("env.data_path", str(data), "no such folder; give one of task directories")
-    divided = [(split, file.parent) for split in SPLITS for file in sorted((data / split).glob("*/task.toml"))]
-    if divided:
-        return divided
-    alone = sorted((file.parent for file in data.glob("*/task.toml")), key=lambda f: seed_for("harbor", f.name))
-    if not alone:
+    """(split, task directory) of every task below a folder."""
+    divided = [(split, folder) for split in SPLITS for folder in sorted(_of_tasks(data / split))]
+    alone = sorted(_of_tasks(data), key=lambda folder: seed_for("harbor", folder.name))
+    if divided and alone:
+        raise DataError(alone[0], "place", f"lies beside the splits {', '.join(SPLITS)}; move it into one of them")
+    if not (divided or alone):
         raise DataError(data, "task.toml", "no task directory lies here; give the folder above task directories")
-    return [(_DEAL[number % len(_DEAL)], folder) for number, folder in enumerate(alone)]
+    return divided or [(_DEAL[number % len(_DEAL)], folder) for number, folder in enumerate(alone)]
+
+
+def _of_tasks(folder: Path) -> list[Path]:
+    """The folders in a folder that are meant as tasks: one without its `task.toml` is refused when it is read."""
+    return [place for place in folder.glob("*") if any((place / name).exists() for name in ("task.toml", INSTRUCTION))]

@@ -13,7 +13,7 @@ from envs.minihouse.episode import MAX_STEPS, Episode, Scene
 from envs.minihouse.oracle import solve
 from envs.minihouse.rules import Rules, rules_of
 from envs.minihouse.world import generate, goal
-from envs.prompts import STYLES
+from envs.prompts import known
 from flwr_agent.errors import ConfigError
 
 NUM_GAMES = {"train": 3600, "val": 600, "demo": 1200}
@@ -56,9 +56,7 @@ class MiniHouse:
     version = "1"
 
     def __init__(self, *, style: str = "paper", variant: Variant | None = None):
-        if style not in STYLES:
-            raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
-        self._style = style
+        self._style = known(style)
         self._rules = rules_of(variant)
 
     def tasks(self, split: str) -> Sequence[Task]:

@@ -6,8 +6,8 @@ import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
+from envs import places
 from envs.base import Task, Variant, View
 from envs.remote import tokens, wire
 from envs.remote.client import RemoteEnv, Server
@@ -114,10 +114,7 @@ class Remote:
 
 def _server(url: str, token_file: str, timeout_s: float) -> Server:
     url = url.strip()
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise ConfigError(
-            "env.url", url, "give http://HOST:PORT, or several with commas, of `python -m flwr_agent serve`"
-        )
+    places.address("env.url", url, "give http://HOST:PORT, or several with commas, of `python -m flwr_agent serve`")
     return Server(url, tokens.read(token_file, url), timeout_s=timeout_s)
 
 
@@ -133,7 +130,6 @@ def _reachable(servers: Sequence[Server], digest: str) -> list[Server]:
         try:
             served = server.health()["digest"]
         except EnvError as error:
-            logger.warning("%s", error)
             reasons.append(str(error))
             continue
         found.append(server)
@@ -143,4 +139,6 @@ def _reachable(servers: Sequence[Server], digest: str) -> list[Server]:
         digest = served
     if not found:
         raise ConfigError("env.url", ",".join(server.url for server in servers), "; ".join(reasons))
+    for reason in reasons:
+        logger.warning("%s", reason)
     return found

@@ -18,6 +18,7 @@ from websockets.exceptions import WebSocketException
 from websockets.sync import client as blocking
 
 from envs.base import Step, Task
+from envs.places import unreached
 from envs.remote import wire
 from envs.remote.leases import BusyError, LostError
 from flwr_agent.errors import AgentError, ConfigError, EnvError
@@ -69,7 +70,7 @@ class Server:
                 address = f"{self.url.rstrip('/')}/health"
                 response = session.get(address, headers=self.headers, timeout=(CLOSE_S, self.timeout_s))
             except requests.RequestException as error:
-                raise EnvError(f"{self.url} cannot be reached: {error}") from error
+                raise EnvError(f"{self.url} cannot be reached: {unreached(error)}") from error
         if response.status_code == requests.codes.unauthorized:
             raise ConfigError(
                 "env.token_file", self.url, "the server refuses this token; give the file it was started with"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -58,7 +59,9 @@ async def listen(handle: Handle, health: Health, *, host: str, port: int, token:
             max_size=MAX_BYTES,
         )
     except OSError as error:
-        raise ConfigError("port", port, f"{host}:{port} cannot be bound ({error}); choose another port") from error
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise ConfigError("port", port, f"{host}:{port} cannot be bound ({error}); choose another port") from error
+        raise ConfigError("host", host, f"is no address of this machine ({error}); choose another host") from error
 
 
 def port_of(server: Server) -> int:

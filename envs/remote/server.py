@@ -13,6 +13,7 @@ from typing import Any
 from websockets.asyncio.server import ServerConnection
 
 from envs.base import EnvAdapter, Task, Variant
+from envs.named import blamed
 from envs.remote import wire
 from envs.remote.leases import BusyError, Leases, LostError
 from envs.remote.listen import listen, port_of
@@ -178,9 +179,10 @@ async def serving(make: Make, leases: Leases, *, host: str, port: int, token: st
         ConfigError: a setting that the environment refuses, or an address that cannot be bound.
     """
     adapter = await asyncio.to_thread(make, STANDARD, None)
-    facts = await asyncio.to_thread(_facts, adapter)
     service = Service(make, leases)
-    service.add(adapter, STANDARD, None)
+    with blamed("env.name", adapter.name, "cannot be served"):
+        facts = await asyncio.to_thread(_facts, adapter)
+        service.add(adapter, STANDARD, None)
 
     def health() -> dict[str, Any]:
         return {**facts, "slots": leases.slots, "taken": leases.num_taken}

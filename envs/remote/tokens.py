@@ -40,25 +40,35 @@ def read(token_file: str, url: str) -> str:
     """The token for a server; `auto` finds the one that a server on this machine made for its port.
 
     Raises:
-        ConfigError: there is no such file, or what it holds is too short to be a secret.
+        ConfigError: no server of this user has made one for that port, there is no such file, or what it holds is too
+            short to be a secret.
     """
+    if token_file != AUTO:
+        return load(Path(token_file), key="env.token_file", fix="give the file that the server was started with")
     address = urlsplit(url)
-    if token_file == AUTO and not is_loopback(address.hostname or ""):
+    if not is_loopback(address.hostname or ""):
         raise ConfigError("env.token_file", token_file, f"{url} is not on this machine; give a file with its token")
-    path = _place(address.port or 0) if token_file == AUTO else Path(token_file).expanduser()
-    return load(path, key="env.token_file")
+    path = _place(address.port or 0)
+    if not path.exists():
+        fix = (
+            "no server that you started serves there; start one (`python -m flwr_agent serve`), or give env.token_file"
+        )
+        raise ConfigError("env.url", url, fix)
+    return load(path, key="env.token_file", fix="start the server again")
 
 
-def load(path: Path, *, key: str) -> str:
+def load(path: Path, *, key: str, fix: str) -> str:
     """The token in a file that the setting `key` named.
 
     Raises:
         ConfigError: there is no such file, or what it holds is too short to be a secret.
     """
     try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        raise ConfigError(key, str(path), "cannot be read; a server writes its token there while it runs") from None
+        token = path.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            key, str(path), f"cannot be read ({getattr(error, 'strerror', None) or error}); {fix}"
+        ) from None
     if len(token) < MIN_LENGTH:
         raise ConfigError(key, str(path), f"holds fewer than {MIN_LENGTH} characters; use a random token")
     return token

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envs.base import EnvAdapter, Step, Task, Variant, View
-from flwr_agent.errors import EnvError
+from flwr_agent.errors import ConfigError, DataError, EnvError
 
 PROTOCOL = 1
 MAX_BYTES = 1 << 20
@@ -84,13 +84,24 @@ def from_variant(variant: Variant | None) -> dict[str, Any] | None:
 
 
 def splits_of(adapter: EnvAdapter) -> dict[str, Sequence[Task]]:
-    """The task lists of those of `SPLITS` that an environment has."""
+    """The task lists of those of `SPLITS` that an environment has.
+
+    Raises:
+        DataError: a data file is malformed.
+        ConfigError: it has no task in any of them.
+        ValueError, LookupError: it refuses every split; its first refusal.
+    """
     found: dict[str, Sequence[Task]] = {}
+    refusals: list[ValueError | LookupError] = []
     for split in SPLITS:
         try:
             found[split] = adapter.tasks(split)
-        except (ValueError, LookupError):
-            continue
+        except DataError:
+            raise
+        except (ValueError, LookupError) as error:
+            refusals.append(error)
+    if not any(found.values()):
+        raise refusals[0] if refusals else ConfigError("env.name", adapter.name, f"has no task in {', '.join(SPLITS)}")
     return found
 
 
@@ -106,4 +117,4 @@ def world_of(adapter: EnvAdapter, style: str, variant: Variant | None) -> str:
 
 
 def _sha256(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(value, sort_keys=True, allow_nan=False).encode()).hexdigest()

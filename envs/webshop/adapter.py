@@ -8,10 +8,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from envs.base import Step, Task, Variant, View
+from envs.places import folder
+from envs.prompts import known
 from envs.webshop import compact, oracle, paper
 from envs.webshop.files import GOALS
 from envs.webshop.scoring import MODES
@@ -49,11 +50,9 @@ class WebShop:
     ):
         if reward not in MODES:
             raise ConfigError("env.reward", reward, "no such reward", allowed=MODES)
-        if style not in STYLES:
-            raise ConfigError("prompt.style", style, "no such prompt style", allowed=STYLES)
         self.world = world_of(_open(data_path, goals), variant, goals=goals)
         self.shop = self.world.shop
-        self.style = STYLES[style]
+        self.style = STYLES[known(style)]
         self.reward = reward
         self.variant = variant
         self._settings = {
@@ -113,12 +112,7 @@ def _open(data_path: str, goals: str) -> Shop:
     if goals not in GOALS:
         raise ConfigError("env.goals", goals, "no such goals", allowed=GOALS)
     if data_path != "none":
-        folder = Path(data_path).expanduser()
-        if not folder.is_dir():
-            raise ConfigError(
-                "env.data_path", data_path, "no such folder; name one with WebShop's items_*.json, or none"
-            )
-        return shop_of(folder.resolve(), goals)
+        return shop_of(folder(data_path, "name one with WebShop's items_*.json, or none"), goals)
     if goals == "human":
         raise ConfigError("env.goals", goals, "the embedded catalogue has no human goals; set env.data_path")
     return embedded_shop()

@@ -52,7 +52,10 @@ def _only(folder: Path, pattern: str, *, without: tuple[str, ...] = ()) -> Path:
 
 
 def _read(path: Path, digest: Any) -> Any:
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(path, "file", f"cannot be read ({error.strerror})") from error
     digest.update(content)
     try:
         return json.loads(content)

@@ -112,7 +112,9 @@ class _Reader:
         return DataError(self.source, f"{self.where}.{field}", fix)
 
     def get(self, field: str) -> Any:
-        if not isinstance(self.record, dict) or field not in self.record:
+        if not isinstance(self.record, dict):
+            raise DataError(self.source, self.where, f"must be an object, not {self.record!r:.40}")
+        if field not in self.record:
             raise self.error(field, "missing; every product needs it")
         return self.record[field]
 

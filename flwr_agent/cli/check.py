@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from flwr_agent.cli.worlds import Named
+from flwr_agent.errors import ConfigError
 
 
 def check(
@@ -21,11 +22,17 @@ def check(
 ) -> None:
     """Play an environment and print every clause of the contract that it breaks, one a line; exit code 1 if any."""
     from envs import check as contract
+    from envs.named import blamed
 
+    played = [split.strip() for split in splits.split(",")]
+    if not all(played):
+        raise ConfigError("--splits", splits, "give names of splits with a comma between two, such as train,val")
     adapter = Named.of(env, settings or []).to_adapter()
-    problems = contract.check(adapter, episodes=episodes, max_steps=max_steps, splits=splits.split(","))
+    with blamed("env.name", env, "cannot be checked"):
+        problems = contract.check(adapter, episodes=episodes, max_steps=max_steps, splits=played)
     for problem in problems:
         typer.echo(problem)
     if problems:
         raise typer.Exit(1)
-    typer.echo(f"{env} keeps the contract on {episodes} tasks of each of {splits}")
+    counts = (f"{min(episodes, len(adapter.tasks(split)))} tasks of {split}" for split in played)
+    typer.echo(f"{env} keeps the contract on {', '.join(counts)}")

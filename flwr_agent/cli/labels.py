@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from flwr_agent.cli.options import finite
 from flwr_agent.cli.partition import configured
 
 
@@ -18,7 +19,7 @@ def labels(
     out: Annotated[Path, typer.Option(help="The trajectories file to write.")],
     preset: Annotated[str, typer.Option(help="A name in conf/, or a YAML file.")] = "",
     model: Annotated[str, typer.Option(help="The policy; the preset's own if it is not given.")] = "",
-    temperature: Annotated[float, typer.Option(min=0, help="0 answers greedily.")] = 0.0,
+    temperature: Annotated[float, typer.Option(min=0, callback=finite, help="0 answers greedily.")] = 0.0,
     chunk: Annotated[int, typer.Option(min=1, help="Episodes at a time; an ended call goes on after the last.")] = 64,
 ) -> None:
     """Play the whole training pool with a policy and write which tasks it solved."""

@@ -14,7 +14,9 @@ from rich.panel import Panel
 from rich.text import Text
 
 from envs.base import EnvAdapter, Step, Task
+from envs.named import blamed
 from flwr_agent import presets, settings
+from flwr_agent.cli.options import finite
 from flwr_agent.cli.parts import Parts
 from flwr_agent.cli.worlds import STYLE, Named
 from flwr_agent.config import KEYS, RunConfig, resolve
@@ -36,7 +38,9 @@ def play(  # noqa: PLR0913 (one parameter per option)
     split: Annotated[str, typer.Option(help="Split of the task.")] = "val",
     task: Annotated[str, typer.Option(help="Task id, or its number in the split.")] = "0",
     model: Annotated[Path | None, typer.Option(help="Run folder whose policy plays.")] = None,
-    temperature: Annotated[float, typer.Option(min=0.0, help="The policy's sampling temperature; 0 is greedy.")] = 0.0,
+    temperature: Annotated[
+        float, typer.Option(min=0.0, callback=finite, help="The policy's sampling temperature; 0 is greedy.")
+    ] = 0.0,
 ) -> None:
     """Play one episode by typing actions (end with Ctrl-D), or watch the policy of a run play it."""
     console, named = Console(), Named.of(env, settings or [])
@@ -60,8 +64,9 @@ def play(  # noqa: PLR0913 (one parameter per option)
 
 
 async def _by_hand(adapter: EnvAdapter, task: Task, console: Console) -> None:
-    env = adapter.make()
-    steps = [await env.reset(task, seed=seed_for("world", task.id))]
+    with blamed("env.name", adapter.name, f"cannot begin task {task.id}"):
+        env = adapter.make()
+        steps = [await env.reset(task, seed=seed_for("world", task.id))]
     _show(console, steps[0])
     while not steps[-1].done:
         try:
@@ -69,9 +74,11 @@ async def _by_hand(adapter: EnvAdapter, task: Task, console: Console) -> None:
         except EOFError:
             console.print()
             break
-        steps.append(await env.step(action))
+        with blamed("env.name", adapter.name, "cannot play this action"):
+            steps.append(await env.step(action))
         _show(console, steps[-1])
-    await env.close()
+    with blamed("env.name", adapter.name, "cannot close its episode"):
+        await env.close()
     _end(console, steps)
 
 
@@ -93,8 +100,9 @@ def _end(console: Console, steps: Sequence[Step]) -> None:
 
 
 def _chosen(adapter: EnvAdapter, split: str, task: str) -> Task:
-    tasks = adapter.tasks(split)
-    by_name = {one.id: one for one in tasks} | {str(number): one for number, one in enumerate(tasks)}
+    with blamed("env.name", adapter.name, f"tasks({split!r}) fails"):
+        tasks = adapter.tasks(split)
+        by_name = {one.id: one for one in tasks} | {str(number): one for number, one in enumerate(tasks)}
     if task not in by_name:
         fix = f"{adapter.name} has {len(tasks)} tasks in {split!r}; give a number below that, or an id"
         raise ConfigError("--task", task, fix)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flwr_agent.cli.options import finite
 from flwr_agent.cli.worlds import Named
 from flwr_agent.errors import ConfigError
 from flwr_agent.rl.launch import free_ports
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_THREADS = 256
 """Threads for environments that are not asynchronous, so that none waits for another's step."""
+
+ADVICE = "give --token-file a file with a secret of at least 16 characters, which clients must show"
 
 
 def serve(  # noqa: PLR0913 (one parameter per option)
@@ -34,15 +37,18 @@ def serve(  # noqa: PLR0913 (one parameter per option)
         Path | None, typer.Option(help="File with the secret that clients must show; needed beyond this machine.")
     ] = None,
     slots: Annotated[int, typer.Option(min=1, help="Episodes at once.")] = 1024,
-    step_timeout_s: Annotated[float, typer.Option(min=0.001, help="Seconds the environment may take for a step.")] = 60,
+    step_timeout_s: Annotated[
+        float, typer.Option(min=0.001, callback=finite, help="Seconds the environment may take for a step.")
+    ] = 60,
 ) -> None:
     """Serve an environment until it is interrupted; clients use it as env.name=remote env.url=http://HOST:PORT."""
     from envs.remote import tokens
     from envs.remote.leases import Leases
 
     if token_file is None and not tokens.is_loopback(host):
-        raise ConfigError("--token-file", "none", f"{host} is reachable from other machines; give a file with a token")
-    token = secrets.token_urlsafe(32) if token_file is None else tokens.load(token_file, key="--token-file")
+        raise ConfigError("--host", host, f"other machines can reach it; {ADVICE}")
+    made = secrets.token_urlsafe(32)
+    token = made if token_file is None else tokens.load(token_file, key="--token-file", fix=ADVICE)
     leases = Leases(slots=slots, step_s=step_timeout_s)
     asyncio.run(_serve(Named.of(env, settings or []), leases, host, port or free_ports(1)[0], token))
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from flwr_agent import presets
 from flwr_agent.cli import overrides
+from flwr_agent.cli.options import finite
 from flwr_agent.cli.parts import Parts
 from flwr_agent.config import resolve
 from flwr_agent.report.statistics import wilson
@@ -53,7 +54,9 @@ def compare(
     first: Annotated[Path, typer.Argument(metavar="A", help="safetensors file, checkpoint, model or run folder.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="The other.")],
     *,
-    tolerance: Annotated[float, typer.Option(min=0, help="Largest relative distance of a tensor that passes.")] = 0.0,
+    tolerance: Annotated[
+        float, typer.Option(min=0, callback=finite, help="Largest relative distance of a tensor that passes.")
+    ] = 0.0,
 ) -> None:
     """Compare two models tensor by tensor; exit code 1 if one tensor is further apart than the tolerance."""
     from flwr_agent.compare import compare as differences

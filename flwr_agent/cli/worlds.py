@@ -8,7 +8,11 @@ from typing import Any
 
 from envs import registry
 from envs.base import EnvAdapter, Variant
+from flwr_agent import settings
 from flwr_agent.cli import overrides
+from flwr_agent.config import KEYS, checked
+from flwr_agent.errors import ConfigError
+from flwr_agent.presets import scalar
 
 STYLE = "prompt.style"
 DEFAULT_STYLE = "paper"
@@ -30,15 +34,16 @@ class Named:
 
     @classmethod
     def of(cls, name: str, arguments: Iterable[str]) -> Named:
-        """Read `KEY=VALUE` arguments; `env.data_path` may be written `data_path`.
+        """Read `KEY=VALUE` arguments; `env.data_path` may be written `data_path`, and `env.settings.start` `start`.
 
         Raises:
-            ConfigError: an argument is not `KEY=VALUE`.
+            ConfigError: an argument is not `KEY=VALUE`, or a value of a key of the configuration that a run refuses too.
         """
         full = [a if a.partition("=")[0] == STYLE or a.startswith("env.") else f"env.{a}" for a in arguments]
-        values = overrides.parse(full)
+        values = {key: _valid(key, value) for key, value in settings.expanded(overrides.parse(full), scalar).items()}
         style = values.pop(STYLE, "")
-        return cls(name, {key.removeprefix("env."): value for key, value in values.items()}, style)
+        own = {key.removeprefix("env.").removeprefix("settings."): value for key, value in values.items()}
+        return cls(name, own, style)
 
     def to_adapter(self, variant: Variant | None = None, *, style: str | None = None) -> EnvAdapter:
         """The environment's adapter.
@@ -47,3 +52,9 @@ class Named:
             ConfigError: no such environment, or a setting that it does not take or refuses.
         """
         return registry.create(self.name, self.settings, style=style or self.style or DEFAULT_STYLE, variant=variant)
+
+
+def _valid(key: str, value: Any) -> Any:
+    if value == "":
+        raise ConfigError(key, value, "has no value; give one, or leave the key out")
+    return checked(key, value) if key in KEYS else value

@@ -49,6 +49,8 @@ class Chat:
 
     def text(self, ids: Sequence[int]) -> str:
         """What the model said, without special tokens."""
+        if self.tokenizer.is_fast and not self.tokenizer.clean_up_tokenization_spaces:
+            return self._core.decode(list(ids), skip_special_tokens=True)  # the same without a look at every id
         return cast("str", self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     @cached_property

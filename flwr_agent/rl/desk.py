@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from flwr_agent.rl.generate import Completion, Generator, Request
 
@@ -13,12 +16,15 @@ and Python's own 5 ms would let environments hold it up."""
 
 
 class Desk:
-    """Hands each answer to the episode that waits for it; the engine decodes in a thread meanwhile."""
+    """Hands each answer to the episode that waits for it; the engine decodes in one thread meanwhile and never waits for us.
+
+    One thread for all answers: CUDA's libraries keep a workspace for every thread that has used them.
+    """
 
     def __init__(self, generator: Generator):
         self._generator = generator
         self._waiting: dict[int, asyncio.Future[Completion]] = {}
-        self._news = asyncio.Event()
+        self._news = threading.Event()
         self._is_closed = False
 
     async def answer(self, request: Request) -> Completion:
@@ -31,22 +37,28 @@ class Desk:
 
     async def serve(self) -> None:
         """Decode while anybody waits, until the desk is closed; raises what the engine raises."""
-        interval = sys.getswitchinterval()
+        loop, interval = asyncio.get_running_loop(), sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_S)
+        thread = ThreadPoolExecutor(1, "engine")
         try:
-            while not self._is_closed:
-                await self._news.wait()
-                self._news.clear()
-                await self._decode()
+            await loop.run_in_executor(thread, self._decode, loop)
         finally:
             sys.setswitchinterval(interval)
+            thread.shutdown(wait=False)
 
-    async def _decode(self) -> None:
-        while self._waiting and not self._is_closed:
-            for completion in await asyncio.to_thread(self._generator.collect):
-                future = self._waiting.pop(completion.key)
-                if not future.done():
-                    future.set_result(completion)
+    def _decode(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._is_closed:
+            if found := self._generator.collect():
+                loop.call_soon_threadsafe(self._hand_out, found)
+            else:
+                self._news.wait()
+                self._news.clear()
+
+    def _hand_out(self, found: Sequence[Completion]) -> None:
+        for completion in found:
+            future = self._waiting.pop(completion.key)
+            if not future.done():
+                future.set_result(completion)
 
     def close(self) -> None:
         """Let `serve` return once the engine is through with what it is at."""

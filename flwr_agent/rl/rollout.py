@@ -72,7 +72,8 @@ class Rollout:
     async def _play(self, attempts: Sequence[Attempt]) -> list[Episode]:
         episodes = await self._once(attempts)
         failed = [i for i, episode in enumerate(episodes) if episode.stop is StopReason.ENV_ERROR]
-        for i, again in zip(failed, await self._once([attempts[i] for i in failed]), strict=True):
+        repeated = await self._once([attempts[i] for i in failed]) if failed else []
+        for i, again in zip(failed, repeated, strict=True):
             episodes[i] = again
             if again.stop is StopReason.ENV_ERROR:
                 log.warning("task %s: the environment failed twice: %s", again.task_id, again.error)

@@ -42,13 +42,17 @@ class Seam(GRPOTrainer):
 
     def __init__(self, model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase, config: RunConfig):
         self._scratch = tempfile.TemporaryDirectory(prefix="flwr-agent-trl-")
+        arguments = _arguments(config, self._scratch.name, use_cpu=not torch.cuda.is_available())
+        # Of several visible GPUs a process trains on the first; transformers would spread its forwards over all.
+        arguments._n_gpu = min(arguments.n_gpu, 1)
         super().__init__(
             model=model,
             reward_funcs=[_env_reward],
-            args=_arguments(config, self._scratch.name, use_cpu=not torch.cuda.is_available()),
+            args=arguments,
             train_dataset=Dataset.from_dict({"prompt": ["."]}),
             processing_class=tokenizer,
         )
+        self._is_cast = compute_dtype(config) is torch.bfloat16
         self._max_grad_norm = config.trainer.max_grad_norm
         self.beta = config.algorithm.kl_coef
         self.objective = config.algorithm
@@ -120,7 +124,7 @@ class Seam(GRPOTrainer):
     def _scores(self, model, ids_BT, mask_BT, keep: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probs and entropies `[B, keep]`; positions are counted from the first real token, as in generation."""
         inputs = {"input_ids": ids_BT, "attention_mask": mask_BT, "position_ids": positions(mask_BT)}
-        with self.accelerator.autocast():
+        with torch.autocast(ids_BT.device.type, torch.bfloat16, enabled=self._is_cast):
             if ids_BT.device.type == "cuda":
                 labels = ids_BT.masked_fill(mask_BT == 0, -100)
                 labels[:, :-keep] = -100
@@ -145,7 +149,7 @@ def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
     return GRPOConfig(
         output_dir=folder,
         use_cpu=use_cpu,
-        bf16=compute_dtype(config) is torch.bfloat16,
+        bf16=compute_dtype(config) is torch.bfloat16 and trainer.deepspeed == "none",
         report_to="none",
         disable_tqdm=True,
         log_level="error",
@@ -175,10 +179,10 @@ def _arguments(config: RunConfig, folder: str, *, use_cpu: bool) -> GRPOConfig:
     )
 
 
-def _deepspeed(config: RunConfig) -> str | None:
-    """The file that `trainer.deepspeed` names; read through the module that prepares DeepSpeed for this machine."""
+def _deepspeed(config: RunConfig) -> dict[str, Any] | None:
+    """What `trainer.deepspeed` names; read through the module that prepares DeepSpeed for this machine."""
     if config.trainer.deepspeed == "none":
         return None
-    from flwr_agent.rl.zero import settings_file
+    from flwr_agent.rl.zero import settings
 
-    return str(settings_file(config))
+    return settings(config)

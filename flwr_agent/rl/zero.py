@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import deepspeed
@@ -129,15 +128,17 @@ def wrap(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig, *, max_grad_norm: float
 ) -> ZeroOptimization:
     """A second model beside the policy under the same stage, with an engine of its own."""
-    settings = json.loads(settings_file(config).read_text(encoding="utf-8"))
-    settings |= {"bf16": {"enabled": compute_dtype(config) is torch.bfloat16}, "train_micro_batch_size_per_gpu": 1}
-    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
+    own = settings(config) | {"train_micro_batch_size_per_gpu": 1}
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=own)
     return ZeroOptimization(engine, max_grad_norm=max_grad_norm)
 
 
-def settings_file(config: RunConfig) -> Path:
-    """What `trainer.deepspeed` names."""
-    return ROOT / "conf" / "deepspeed" / f"{config.trainer.deepspeed}.json"
+def settings(config: RunConfig) -> dict[str, Any]:
+    """What `trainer.deepspeed` names. Weights and gradients are fp32 and forwards are cast, as without DeepSpeed."""
+    file = ROOT / "conf" / "deepspeed" / f"{config.trainer.deepspeed}.json"
+    is_cast = compute_dtype(config) is torch.bfloat16
+    cast = {"enabled": is_cast, "dtype": "bfloat16", "lower_precision_safe_modules": []}
+    return json.loads(file.read_text(encoding="utf-8")) | {"torch_autocast": cast}
 
 
 def _weight(p: Partitioned) -> torch.Tensor:

@@ -40,9 +40,13 @@ def is_listening(port: int) -> bool:
         (["--env", "tinyguess", "verifier=no_such:f"], "env.verifier='no_such:f'"),
         (
             ["--env", "tinyguess", "--host", "192.0.2.1"],
-            "--token-file='none': 192.0.2.1 is reachable from other machines",
+            "--host='192.0.2.1': other machines can reach it; give --token-file",
         ),
-        (["--env", "tinyguess", "--token-file", "/no/such/file"], "--token-file='/no/such/file': cannot be read"),
+        (
+            ["--env", "tinyguess", "--token-file", "/no/such/file"],
+            "--token-file='/no/such/file': cannot be read (No such file or directory); give --token-file a file with",
+        ),
+        (["--env", "webshop", "search_return_n=0"], "env.search_return_n=0: must be at least 1"),
     ],
 )
 def test_a_wrong_setting_starts_nothing(tmp_path, arguments, message):
@@ -60,6 +64,13 @@ def test_a_short_token_is_refused(tmp_path):
     (tmp_path / "token").write_text("password\n")
     process = start("--env", "tinyguess", "--token-file", str(tmp_path / "token"), home=tmp_path)
     assert "holds fewer than 16 characters" in process.communicate(timeout=120)[1]
+    assert process.returncode == 2
+
+
+def test_an_address_that_is_not_this_machine_s_is_refused(tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    process = start("--env", "tinyguess", "--host", "192.0.2.1", "--token-file", str(tmp_path / "token"), home=tmp_path)
+    assert "error: host='192.0.2.1': is no address of this machine" in process.communicate(timeout=120)[1]
     assert process.returncode == 2
 
 

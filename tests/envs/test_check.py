@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from envs import registry
 from envs.base import Task
 from envs.check import check
 from envs.tinyguess import Guess, TinyGuess
@@ -83,8 +84,8 @@ def growing_tasks(self, split):
         (broken(tasks=bare_tasks), "meta does not survive JSON"),
         (broken(tasks=growing_tasks), "two calls give two lists"),
         (broken(tasks=lambda self, split: ()), "is empty"),
-        (broken(parse_action=lambda self, text: (text.split()[0], True)), "raises IndexError"),
-        (broken(parse_action=lambda self, text: text), r"must give \(str, bool\)|raises ValueError"),
+        (broken(parse_action=lambda self, text: (text.split()[0], True)), r"fails: IndexError"),
+        (broken(parse_action=lambda self, text: text), r"must give \(str, bool\)|fails: ValueError"),
         (broken(fingerprint=lambda self: str(next(_COUNTER))), "fingerprint"),
         (broken(oracle=lambda self, task: ["51"]), "the oracle does not succeed"),
         (reshaped(lambda s: dataclasses.replace(s, text=f"{s.text} {next(_COUNTER)}")), "two transcripts"),
@@ -94,7 +95,11 @@ def growing_tasks(self, split):
         (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "task_id": "?"})), "task_id"),
         (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "task_score": 2})), "task_score"),
         (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "extra": object()})), "info does not survive JSON"),
-        (broken(make=lambda self: Raising()), "raises ValueError: empty"),
+        (broken(render=lambda self, view: None), r"render\(view\) must give a str, not None"),
+        (broken(system_prompt=lambda self: 3), r"system_prompt\(\) must give a str, not 3"),
+        (reshaped(lambda s: dataclasses.replace(s, admissible=5)), "admissible must be a tuple of str, or None"),
+        (reshaped(lambda s: dataclasses.replace(s, info={**s.info, "task_score": "high"})), "task_score"),
+        (broken(make=lambda self: Raising()), r"fails: ValueError: empty \(.*test_check\.py:\d+\)"),
         (broken(make=lambda self: JunkMatters()), "later answers differ"),
         (broken(make=lambda self: Generous()), "is rewarded"),
         (broken(make=lambda self: Generous()), "after the end must be done and pay 0"),
@@ -107,4 +112,20 @@ def test_a_broken_clause_is_named(adapter, message):
 
 
 def test_too_long_an_oracle_is_named():
-    assert any("more than 2" in problem for problem in check(TinyGuess(), max_steps=2))
+    assert any("more than 2 actions" in problem for problem in check(TinyGuess(), max_steps=2))
+
+
+def test_a_clause_is_said_once_with_how_often_it_is_broken():
+    assert check(broken(make=lambda self: Raising()), episodes=3) == [
+        line for line in check(broken(make=lambda self: Raising()), episodes=3) if " and 5 more: fails: " in line
+    ]
+    [bare] = [line for line in check(broken(tasks=bare_tasks), episodes=1) if "category" in line]
+    assert bare == "task train-0 and 1 more: meta has no 'category'"
+    differing = check(broken(make=lambda self: JunkMatters()), episodes=3)
+    assert sum("later answers differ" in line for line in differing) == 1
+
+
+def test_a_judge_that_is_not_there_is_said_once():
+    adapter = registry.create("tinyguess", {"verifier": "http://127.0.0.1:9/judge"})
+    [line] = check(adapter, episodes=2)
+    assert re.search(r"^task .* and 3 more: fails: verifier http://127\.0\.0\.1:9/judge: .*Connection refused$", line)

@@ -93,6 +93,13 @@ def test_what_cannot_be_honoured_is_refused_by_file_and_instruction(context, tex
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("copy", ["absent.txt /app/", "a.txt src/absent* /app/", "a** /app/"])
+def test_a_copy_that_cannot_be_made_is_found_before_any_episode(context, copy):
+    (context / "Dockerfile").write_text(f"FROM debian\nCOPY {copy}\n")
+    with pytest.raises(DataError, match=r"is missing|is malformed"):
+        parse(context / "Dockerfile")
+
+
 def test_a_missing_dockerfile_is_named(context):
     with pytest.raises(DataError, match="Dockerfile: file: is missing"):
         parse(context / "Dockerfile")

@@ -118,11 +118,36 @@ def test_two_tasks_of_one_name_are_refused(tmp_path):
         tasks.specs(tmp_path, "train")
 
 
+@pytest.mark.parametrize("split", ["train", "."])
+def test_a_folder_that_is_meant_as_a_task_is_not_passed_over(tmp_path, split):
+    put(tmp_path, "one", split=split)
+    place = put(tmp_path, "two", split=split)
+    (tmp_path / split / "assets").mkdir()
+    (place / "task.toml").rename(place / "tasks.toml")
+    with pytest.raises(DataError, match=r"two/task\.toml: file: is missing; every task needs it"):
+        tasks.specs(tmp_path, "train")
+
+
+def test_tasks_beside_the_splits_are_refused(tmp_path):
+    put(tmp_path, "one")
+    put(tmp_path, "two", split=".")
+    with pytest.raises(DataError, match=r"/two: place: lies beside the splits train, val, demo; move it"):
+        tasks.specs(tmp_path, "train")
+
+
+def test_a_text_that_cannot_be_read_is_named(tmp_path):
+    folder = put(tmp_path)
+    (folder / "instruction.md").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match=r"instruction\.md: content: is not UTF-8"):
+        tasks.load(folder)
+    (folder / "task.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match=r"task\.toml: content: is not UTF-8"):
+        tasks.load(folder)
+
+
 def test_a_folder_without_tasks_and_an_absent_one_are_refused(tmp_path):
     with pytest.raises(DataError, match="no task directory lies here"):
         tasks.specs(tmp_path, "train")
-    with pytest.raises(ConfigError, match=r"env\.data_path"):
-        tasks.specs(tmp_path / "absent", "train")
     with pytest.raises(ConfigError, match="split='test'"):
         tasks.specs(tmp_path, "test")
 
@@ -141,6 +166,12 @@ def test_the_digest_follows_every_file(tmp_path):
     assert tasks.digest(tmp_path) == before
     (folder / "tests" / "test.sh").write_text("true")
     assert tasks.digest(tmp_path) != before
+
+
+@pytest.mark.usefixtures("bwrap")
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"env\.data_path=.*/absent': no such folder \(No such file or directory\)"):
+        create("harbor", {"data_path": str(tmp_path / "absent")})
 
 
 @pytest.mark.usefixtures("bwrap")

@@ -149,11 +149,13 @@ def test_a_plain_class_plays_with_its_own_settings():
         ),
         (
             "def World(*, style, variant): return object()",
-            "has no tasks and no make; write tasks, reset",
+            "has no name and no version and no tasks and .* and no fingerprint; write tasks, reset",
         ),
         ("class World:\n    step = tasks = print", "has no reset; write tasks, reset and step"),
         ("raise SystemExit(4)", "cannot be imported: SystemExit: 4"),
+        ("import json\n\njson.loads('{')", r"cannot be imported: JSONDecodeError: .* \(.*odd\.py:3\)"),
         ("World = 3", "is neither a class nor a function"),
+        ("from datetime import datetime as World", "is no environment: ValueError: no signature found"),
     ],
 )
 def test_other_people_s_code_that_breaks_is_one_line_that_says_where(source, message, tmp_path, monkeypatch):
@@ -185,6 +187,46 @@ def test_an_answer_that_is_no_step_is_named(monkeypatch):
     monkeypatch.setattr(Echo, "reset", lambda self, task, seed: None)
     with pytest.raises(TypeError, match="must give a Step, a text or Gymnasium's five values, not None"):
         asyncio.run(play(create(f"{__name__}:Echo", {}), Task("1", "val", {}), [], seed=0))
+
+
+@pytest.mark.parametrize("answer", [("a", 1.0), ("a", 1.0, True, False, {}, 3)])
+def test_a_tuple_of_another_length_is_named(answer, monkeypatch):
+    monkeypatch.setattr(Echo, "step", lambda self, action: answer)
+    with pytest.raises(TypeError, match=r"Gymnasium's five values, not \('a', 1.0"):
+        asyncio.run(play(create(f"{__name__}:Echo", {}), Task("1", "val", {}), ["x"], seed=0))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("webshop", {"search_return_n": "abc"}, r"search_return_n='abc': must be of type int, not str"),
+        ("harbor", {"max_commands": 1.5}, r"max_commands=1\.5: must be of type int, not float"),
+        (f"{__name__}:Echo", {"patience": "x"}, r"env\.settings\.patience='x': must be of type int, not str"),
+        (f"{__name__}:Echo", {"patience": True}, r"patience=True: must be of type int, not bool"),
+        (f"{__name__}:Echo", {"word": 5}, r"word=5: must be of type str, not int"),
+        (f"{__name__}:Texts", {"rate": "high"}, r"rate='high': must be of type float, not str"),
+    ],
+)
+def test_a_setting_of_another_type_than_annotated_is_refused(name, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        create(name, settings)
+
+
+def test_an_info_that_is_no_mapping_is_named(monkeypatch):
+    monkeypatch.setattr(Echo, "step", lambda self, action: ("a", 1.0, True, False, None))
+    with pytest.raises(TypeError, match="info must be a mapping, not None"):
+        asyncio.run(play(create(f"{__name__}:Echo", {}), Task("1", "val", {}), ["x"], seed=0))
+
+
+class Texts(Echo):
+    """Annotations as texts, and some that are not plain."""
+
+    def __init__(self, *, rate: "float" = 1.0, words: "list[str] | None" = None, bare=1):
+        super().__init__()
+
+
+def test_a_setting_whose_annotation_is_not_plain_may_be_anything():
+    assert create(f"{__name__}:Texts", {"rate": 2, "words": ["a"], "bare": "b"}).name == f"{__name__}:Texts"
 
 
 class Needy(Echo):

@@ -131,9 +131,9 @@ def test_an_episode_that_is_judged_is_not_judged_or_paid_again():
         ("broken", "ZeroDivisionError: inside"),
         ("out_of_range", r"score 2 is not a number in \[0, 1\]"),
         ("not_a_number", "score nan"),
-        ("silent", "TypeError"),
+        ("silent", "score None"),
         ("wordy", "score 'good'"),
-        ("scoreless", "KeyError: 'score'"),
+        ("scoreless", "score None"),
     ],
 )
 def test_a_verifier_that_fails_fails_the_episode_and_never_scores_zero(function, message):
@@ -249,5 +249,13 @@ def test_a_judge_that_fails_fails_the_episode(status, body, message):
 
 
 def test_a_judge_that_is_not_there_fails_the_episode():
-    with pytest.raises(EnvError, match="ConnectionError"):
+    with pytest.raises(
+        EnvError, match=r"^verifier http://127\.0\.0\.1:9/judge: ConnectionError: .*Connection refused$"
+    ):
         steps_of("http://127.0.0.1:9/judge", ["good", "good"])
+
+
+@pytest.mark.parametrize("url", ["http://", "https:///judge", "http://localhost:99999/judge", "ftp://localhost/judge"])
+def test_an_address_that_is_none_is_refused_before_any_episode(url):
+    with pytest.raises(ConfigError, match=rf"env\.verifier='{url}': give http://HOST:PORT"):
+        registry.create("tinyguess", {"verifier": url})

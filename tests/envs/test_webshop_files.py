@@ -134,6 +134,11 @@ def test_an_empty_catalogue_is_refused(records):
         parse_products(records, {}, "items.json")
 
 
+def test_a_record_that_is_no_object_is_named():
+    with pytest.raises(DataError, match=r"^items\.json: \[1\]: must be an object, not 2$"):
+        parse_products([record(), 2], {}, "items.json")
+
+
 def test_a_repeated_asin_is_refused():
     with pytest.raises(DataError, match=r"\[1\].asin: .* occurs twice"):
         parse_products([record(), record()], {}, "items.json")
@@ -141,8 +146,11 @@ def test_a_repeated_asin_is_refused():
 
 def test_bad_files_are_named(tmp_path, tables):
     items, instructions = tables
-    with pytest.raises(ConfigError, match=r"env\.data_path.*no such folder"):
-        WebShop(data_path=str(tmp_path / "nowhere"))
+    (tmp_path / "file").write_text("")
+    for place, reason in ((str(tmp_path / "nowhere"), "No such file"), (str(tmp_path / "file"), "Not a directory"),
+                          ("", "is empty"), ("~nobody_of_that_name/shop", "home"), ("a\0b", "null")):  # fmt: skip
+        with pytest.raises(ConfigError, match=rf"env\.data_path=.*{reason}.*; name one with WebShop's items"):
+            WebShop(data_path=place)
     with pytest.raises(DataError, match=r"items_\*\.json: must name exactly one file; found nothing"):
         load(tmp_path, "synthetic")
     write(tmp_path, items, instructions)
@@ -155,6 +163,11 @@ def test_bad_files_are_named(tmp_path, tables):
     path.write_bytes(b"\xff\xfe[")
     with pytest.raises(DataError, match="cannot be read"):
         load(tmp_path, "synthetic")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DataError, match=r"items_shuffle\.json: file: cannot be read \(Is a directory\)"):
+        load(tmp_path, "synthetic")
+    path.rmdir()
     write(tmp_path, items[:1], instructions)
     with pytest.raises(DataError, match="9 goals for these products; more than 500 are needed"):
         load(tmp_path, "synthetic")

@@ -1,5 +1,7 @@
 """Messages to tokens: what is generated from is what the template renders, in every family of templates."""
 
+import copy
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,3 +103,13 @@ def test_without_a_padding_token_an_end_token_pads():
 
 def test_text_is_what_was_said_without_special_tokens():
     assert chat().text(ids("go left<|im_end|>")) == "go left"
+
+
+@pytest.mark.parametrize("is_cleaned", [False, True])
+def test_text_is_what_the_tokenizer_makes_of_it(is_cleaned):
+    talk = Chat(copy.deepcopy(chat().tokenizer))
+    talk.tokenizer.clean_up_tokenization_spaces = is_cleaned
+    talk.tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = is_cleaned
+    said = ids("go left , then stop .<|im_end|>")
+    assert talk.text(said) == talk.tokenizer.decode(said, skip_special_tokens=True)
+    assert talk.text(said).endswith("left, then stop." if is_cleaned else "left , then stop .")

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 from fakes import config
@@ -56,6 +58,23 @@ def test_results_come_in_the_order_of_the_attempts(mode, schedule):
         (f"n-{n}", 0, StopReason.DONE, 0.25 * n, True, n) for n in numbers
     ]
     assert play.play([]) == []
+
+
+def test_one_thread_decodes_while_episodes_go_their_own_way():
+    """CUDA's libraries keep a workspace for every thread that has used them."""
+
+    class Watched(Scripted):
+        threads: ClassVar[set[int]] = set()
+
+        def collect(self):
+            self.threads.add(threading.get_ident())
+            return super().collect()
+
+    run = config(rollout__max_turns=8, rollout__schedule="continuous")
+    played = Rollout(Countdown(), Watched(lambda *_: "down", at_once=1), chat(), run.rollout).play(attempts(*range(6)))
+    assert all(episode.success for episode in played)
+    assert len(Watched.threads) == 1
+    assert threading.get_ident() not in Watched.threads
 
 
 @pytest.mark.parametrize("history", [0, 1, 2])

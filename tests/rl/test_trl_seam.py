@@ -9,9 +9,10 @@ import torch
 from fakes import config
 from packaging.requirements import Requirement
 from policies import chat, policy, random_rows, watched_scores
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 
 from flwr_agent.paths import ROOT
+from flwr_agent.rl import trl_seam
 from flwr_agent.rl.batch import is_own, right_pad, to_batch
 from flwr_agent.rl.trl_seam import Seam
 
@@ -30,6 +31,18 @@ BAD = [float("nan"), float("inf"), -float("inf"), 50.0]
 
 def seam_of(**keys):
     return Seam(policy(), chat().tokenizer, config(**{"env__name": "tinyguess"} | keys))
+
+
+def test_a_process_trains_on_one_of_the_gpus_that_it_sees(monkeypatch):
+    class Several(GRPOConfig):
+        def __post_init__(self):
+            super().__post_init__()
+            self._n_gpu = 2
+
+    monkeypatch.setattr(trl_seam, "GRPOConfig", Several)
+    seam = seam_of()
+    assert seam.args.n_gpu == 1
+    assert seam.model_wrapped is seam.model
 
 
 def batch_of(seam, seed=0):

@@ -106,7 +106,7 @@ def test_a_variant_is_built_by_the_server(served):
     ("more", "message"),
     [
         ({"style": "fancy"}, "no such prompt style"),
-        ({"variant": Variant("bm25_reweight")}, "has no environment variants"),
+        ({"variant": Variant("bm25_reweight")}, "environment 'tinyguess' has no variants"),
     ],
 )
 def test_what_the_served_environment_refuses_is_refused(served, more, message):
@@ -165,7 +165,7 @@ def test_a_server_that_is_down_is_left_out_and_none_at_all_is_refused(served):
     task = adapter.tasks("train")[0]
     for _ in range(2):
         assert asyncio.run(play(adapter, task, adapter.oracle(task), seed=0))[-1].info["success"]
-    with pytest.raises(ConfigError, match=r"env\.url=.*cannot be reached"):
+    with pytest.raises(ConfigError, match=rf"env\.url='{down}': {down} cannot be reached: .*Connection refused$"):
         remote(host, settings={"url": down})
 
 
@@ -191,21 +191,6 @@ def test_without_the_token_nothing_is_answered(served, tmp_path):
     (tmp_path / "wrong").write_text("a token of somebody else")
     with pytest.raises(ConfigError, match=r"env\.token_file=.*refuses this token"):
         remote(host, settings={"token_file": str(tmp_path / "wrong")})
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("none", r"env\.url='none': give http://HOST:PORT"),
-        ("ftp://host", r"env\.url='ftp://host'"),
-        ("http://elsewhere.example:1", r"is not on this machine; give a file with its token"),
-        ("http://127.0.0.1:1", r"tokens/1'?: cannot be read"),
-    ],
-)
-def test_a_wrong_address_or_token_file_is_refused_by_name(monkeypatch, tmp_path, url, message):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match=message):
-        registry.create("remote", {"url": url})
 
 
 def test_a_token_that_a_server_shows_is_private_and_goes_with_it(monkeypatch, tmp_path):
