@@ -14,7 +14,14 @@ def write(folder, *names):
 
 
 def test_the_folder_of_every_named_module_is_found(tmp_path, monkeypatch):
-    write(tmp_path, "a/own_world.py", "b/own_package/__init__.py", "b/own_package/split.py", "c/own_names/judge.py", "d/own_credit.py")
+    write(
+        tmp_path,
+        "a/own_world.py",
+        "b/own_package/__init__.py",
+        "b/own_package/split.py",
+        "c/own_names/judge.py",
+        "d/own_credit.py",
+    )
     for name in "abcd":
         monkeypatch.syspath_prepend(tmp_path / name)
     config = resolve(
