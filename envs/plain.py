@@ -134,5 +134,7 @@ def _to_step(answer: Any, task: Task) -> Step:
         raise TypeError(f"reset and step must give a Step, a text or Gymnasium's five values, not {answer!r}")
     if not isinstance(answer.info, Mapping):
         raise TypeError(f"info must be a mapping, not {answer.info!r}")
+    if not isinstance(answer.admissible, Sequence | None):
+        raise TypeError(f"admissible must be a tuple of texts or None, not {answer.admissible!r}")
     score = {"success": answer.reward >= 1.0, "task_score": float(answer.reward), "task_id": task.id}
     return dataclasses.replace(answer, info={**score, **answer.info})

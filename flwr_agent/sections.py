@@ -285,7 +285,7 @@ class EnvConfig:
     val_search_return_n: int = knob(50, "the same for held-out tasks, whatever the clients' own", low=1, objective=True)
     reward: str = knob(
         "strict",
-        "WebShop reward: exact option values, or the published matching",
+        "WebShop reward: exact option values, or WebShop's fuzzy matching of them",
         allowed=("strict", "upstream"),
         objective=True,
     )

@@ -14,10 +14,10 @@ class StrategyConfig:
     name: str = knob(
         "fedavg",
         "aggregation strategy: fedavg, fedprox, fedavg_late, fedavgm, fedadagrad, fedadam, fedyogi, fedmedian, fedtrimmedavg, krum, "
-        "an entry point or module:Class",
+        "lora_average, lora_frozen_a, an entry point or module:Class",
         objective=True,
     )
-    prox_mu: float = knob(0.0, "fedprox: proximal coefficient mu", low=0, objective=True)
+    prox_mu: float = knob(0.0, "fedprox, lora_*: proximal coefficient mu", low=0, objective=True)
     server_lr: float = knob(
         0.0, "server optimizers: step size; 0 takes 1 for fedavgm and tau for the others", low=0, objective=True
     )

@@ -64,3 +64,10 @@ def test_the_page_s_commands_have_the_options_it_gives_them():
     assert len(lines) >= 10
     for line in lines:
         check_command(shlex.split(re.sub(r"[][]", " ", line))[1:])
+
+
+@pytest.mark.parametrize("file", [".gitignore", ".dockerignore"])
+def test_keys_that_the_page_makes_beside_the_files_get_into_no_commit_and_no_image(file: str):
+    lines = {line.strip("/") for line in (ROOT / file).read_text().splitlines()}
+    assert {"deploy/certificates", "deploy/site"} <= lines
+    assert all(name in (ROOT / "docs" / "deployment.md").read_text() for name in ("deploy/certificates", "deploy/site"))

@@ -79,9 +79,10 @@ class Server:
             facts = wire.decode(response.content)
         except ValueError:
             facts = {}
-        if facts.get("protocol") != wire.PROTOCOL:
-            spoken = facts.get("protocol", "none")
-            fix = f"speaks protocol {spoken}, this client {wire.PROTOCOL}; serve with this version of flwr-agent"
+        if "protocol" not in facts or "digest" not in facts:
+            raise ConfigError("env.url", self.url, "is no server of `python -m flwr_agent serve`; correct the address")
+        if facts["protocol"] != wire.PROTOCOL:
+            fix = f"speaks protocol {facts['protocol']}, this client {wire.PROTOCOL}; serve with this version of flwr-agent"
             raise ConfigError("env.url", self.url, fix)
         return facts
 

@@ -24,12 +24,20 @@ def is_loopback(host: str) -> bool:
 
 @contextmanager
 def shown(token: str, port: int) -> Iterator[Path]:
-    """A file in which this user's clients on this machine find the token of the server on `port`."""
+    """A file in which this user's clients on this machine find the token of the server on `port`.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
     path = _place(port)
-    path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(token, encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(token, encoding="utf-8")
+    except OSError as error:
+        fix = f"cannot keep {path} for this user's clients ({error.strerror}); set it to a folder that can be written"
+        raise ConfigError("HOME", str(Path.home()), fix) from error
     try:
         yield path
     finally:

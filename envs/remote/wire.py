@@ -37,7 +37,10 @@ def decode(frame: str | bytes) -> dict[str, Any]:
     Raises:
         ValueError: not a JSON object.
     """
-    message = json.loads(frame)
+    try:
+        message = json.loads(frame)
+    except RecursionError as error:
+        raise ValueError("a frame is nested too deeply") from error
     if not isinstance(message, dict):
         raise ValueError("a frame must be a JSON object")  # noqa: TRY004 (it is the frame's value that is wrong)
     return message

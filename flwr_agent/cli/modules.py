@@ -8,7 +8,7 @@ from pathlib import Path
 
 from flwr_agent.config import RunConfig
 
-NAMING = ("env.name", "env.verifier", "partition.strategy", "strategy.name")
+NAMING = ("env.name", "env.verifier", "partition.strategy", "strategy.name", "algorithm.advantage")
 """Keys whose value may be `module:name`."""
 
 

@@ -39,7 +39,7 @@ class Named:
         Raises:
             ConfigError: an argument is not `KEY=VALUE`, or a value of a key of the configuration that a run refuses too.
         """
-        full = [a if a.partition("=")[0] == STYLE or a.startswith("env.") else f"env.{a}" for a in arguments]
+        full = [a if a.startswith((f"{STYLE}=", "env.")) or "=" not in a else f"env.{a}" for a in arguments]
         values = {key: _valid(key, value) for key, value in settings.expanded(overrides.parse(full), scalar).items()}
         style = values.pop(STYLE, "")
         own = {key.removeprefix("env.").removeprefix("settings."): value for key, value in values.items()}

@@ -117,7 +117,7 @@ def inference(config: RunConfig) -> Finding:
         )
     if status:
         return Finding(
-            "vllm", Verdict.FAIL, f"not installed for {python}", f"{python} -m pip install 'flwr-agent[vllm]'"
+            "vllm", Verdict.FAIL, f"not installed for {python}", f"{python} -m pip install vllm (docs/engines.md)"
         )
     return Finding("vllm", Verdict.OK, f"{out.strip()} for {python}")
 

@@ -79,7 +79,8 @@ class Seam(GRPOTrainer):
             from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
 
             # TRL asks any LM head whether it has to be gathered; the base is whole on every rank.
-            base.get_output_embeddings().weight.ds_status = ZeroParamStatus.AVAILABLE
+            head: Any = base.get_output_embeddings()
+            head.weight.ds_status = ZeroParamStatus.AVAILABLE
         add_fused_lm_head(base, temperature=self.temperature, outputs=("log_probs", "entropy"))
 
     def loss(self, batch: Batch) -> torch.Tensor:

@@ -24,7 +24,7 @@ from deepspeed.utils import (
 )
 
 from flwr_agent.config import RunConfig
-from flwr_agent.paths import ROOT
+from flwr_agent.paths import CONF
 from flwr_agent.rl.model import compute_dtype
 from flwr_agent.rl.weights import check_fit, trained
 
@@ -135,7 +135,7 @@ def wrap(
 
 def settings(config: RunConfig) -> dict[str, Any]:
     """What `trainer.deepspeed` names. Weights and gradients are fp32 and forwards are cast, as without DeepSpeed."""
-    file = ROOT / "conf" / "deepspeed" / f"{config.trainer.deepspeed}.json"
+    file = CONF / "deepspeed" / f"{config.trainer.deepspeed}.json"
     is_cast = compute_dtype(config) is torch.bfloat16
     cast = {"enabled": is_cast, "dtype": "bfloat16", "lower_precision_safe_modules": []}
     return json.loads(file.read_text(encoding="utf-8")) | {"torch_autocast": cast}

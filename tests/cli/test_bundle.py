@@ -48,8 +48,8 @@ def test_the_app_of_an_installed_package_is_the_checkout_s(installed: Path, tmp_
     assert done.stdout.split() == [str(folder), code_hash()]
 
 
-def test_a_wheel_takes_every_preset_as_package_data():
+def test_a_wheel_takes_every_preset_and_deepspeed_configuration_as_package_data():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["flwr_agent"]
     taken = {path.resolve() for pattern in patterns for path in (ROOT / "flwr_agent").glob(pattern)}
-    assert {path.resolve() for path in (ROOT / "conf").rglob("*.yaml")} <= taken
+    assert {path.resolve() for kind in ("yaml", "json") for path in (ROOT / "conf").rglob(f"*.{kind}")} <= taken

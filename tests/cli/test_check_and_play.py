@@ -141,6 +141,7 @@ def test_an_episode_that_breaks_is_one_line_that_says_where(here, mode, message)
         ("verifier_weight=1.5", r"env\.verifier_weight=1\.5: must be at most 1"),
         ("reward=best", r"env\.reward='best': no such choice \(allowed: strict, upstream\)"),
         ("prompt.style=fancy", r"prompt\.style='fancy': no such choice"),
+        ("tinyguess", r"argument='tinyguess': write key=value"),
         ("data_path=", r"env\.data_path='': has no value; give one, or leave the key out"),
     ],
 )

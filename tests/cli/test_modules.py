@@ -14,17 +14,25 @@ def write(folder, *names):
 
 
 def test_the_folder_of_every_named_module_is_found(tmp_path, monkeypatch):
-    write(tmp_path, "a/own_world.py", "b/own_package/__init__.py", "b/own_package/split.py", "c/own_names/judge.py")
-    for name in "abc":
+    write(
+        tmp_path,
+        "a/own_world.py",
+        "b/own_package/__init__.py",
+        "b/own_package/split.py",
+        "c/own_names/judge.py",
+        "d/own_credit.py",
+    )
+    for name in "abcd":
         monkeypatch.syspath_prepend(tmp_path / name)
     config = resolve(
         {
             "env.name": "own_world:World",
             "partition.strategy": "own_package.split:deal",
             "env.verifier": "own_names.judge:score",
+            "algorithm.advantage": "own_credit:credit",
         }
     )
-    assert modules.folders(config) == [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
+    assert modules.folders(config) == [tmp_path / name for name in "abcd"]
 
 
 def test_what_is_built_in_installed_or_an_address_adds_nothing():

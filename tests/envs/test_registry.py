@@ -212,9 +212,16 @@ def test_a_setting_of_another_type_than_annotated_is_refused(name, settings, mes
         create(name, settings)
 
 
-def test_an_info_that_is_no_mapping_is_named(monkeypatch):
-    monkeypatch.setattr(Echo, "step", lambda self, action: ("a", 1.0, True, False, None))
-    with pytest.raises(TypeError, match="info must be a mapping, not None"):
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (("a", 1.0, True, False, None), "info must be a mapping, not None"),
+        (Step("a", admissible=5), "admissible must be a tuple of texts or None, not 5"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_part_of_a_step_that_is_of_another_kind_is_named(answer, message, monkeypatch):
+    monkeypatch.setattr(Echo, "step", lambda self, action: answer)
+    with pytest.raises(TypeError, match=message):
         asyncio.run(play(create(f"{__name__}:Echo", {}), Task("1", "val", {}), ["x"], seed=0))
 
 

@@ -1,10 +1,7 @@
 """A verifier's score becomes the reward, beside the environment's own; one that fails fails the episode."""
 
 import asyncio
-import contextlib
-import http.server
 import json
-import threading
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -14,6 +11,7 @@ from envs.base import EnvAdapter, Task
 from envs.check import check, play
 from envs.verifier import Transcript, verified
 from flwr_agent.errors import ConfigError, EnvError
+from tests.envs.remote.hosting import judge
 
 
 class Essay:
@@ -196,32 +194,6 @@ def test_the_verifier_and_its_weight_are_in_the_fingerprint():
     settings = [{}, {"verifier": named("broken")}, {"verifier": named("hit")}]
     settings.append(settings[-1] | {"verifier_weight": 0.5})
     assert len({registry.create("tinyguess", one).fingerprint() for one in settings}) == 4
-
-
-@contextlib.contextmanager
-def judge(status: int, body: bytes):
-    """An HTTP judge that always says the same; gives its URL and what it was sent."""
-    received = []
-
-    class Answer(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/judge", received
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_a_judge_is_sent_the_episode_and_its_score_is_paid():

@@ -1,8 +1,10 @@
-"""A server in a thread of its own, a way to it that breaks connections, and an environment that counts."""
+"""Servers in threads of their own, a way to it that breaks connections, and an environment that counts."""
 
 from __future__ import annotations
 
 import asyncio
+import http.server
+import json
 import random
 import threading
 from collections.abc import Iterator
@@ -70,6 +72,35 @@ def hosted(make: Make, folder: Path, *, port: int = 0, leases: Leases | None = N
     (folder / "token").write_text(TOKEN)
     with in_thread(lambda: serving(make, leases, host="127.0.0.1", port=port, token=TOKEN)) as served:
         yield Hosted(served.port, served.digest, leases, str(folder / "token"))
+
+
+@contextmanager
+def judge(status: int, body: bytes) -> Iterator[tuple[str, list[object]]]:
+    """An HTTP server that always says the same; gives its URL and what it was sent."""
+    received: list[object] = []
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.do_GET()
+
+        def do_GET(self):
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/judge", received
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class Relay:

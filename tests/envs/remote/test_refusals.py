@@ -6,11 +6,12 @@ import pytest
 
 from envs import registry
 from envs.base import Task
+from envs.remote import tokens
 from envs.remote.leases import Leases
 from envs.remote.server import serving
 from envs.tinyguess import TinyGuess
 from flwr_agent.errors import ConfigError, DataError
-from tests.envs.remote.hosting import TOKEN
+from tests.envs.remote.hosting import TOKEN, judge
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,23 @@ def test_a_wrong_address_or_token_file_is_refused_by_name(monkeypatch, tmp_path,
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ConfigError, match=message):
         registry.create("remote", {"url": url})
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[1]", b'{"protocol": 1}', b"[" * 100_000])
+def test_a_server_of_something_else_is_named(tmp_path, answer):
+    with judge(200, answer) as (url, _), pytest.raises(ConfigError, match=r"env\.url='.*': is no server of `python -m"):
+        registry.create("remote", {"url": url, "token_file": token_in(tmp_path)})
+
+
+def token_in(folder):
+    (folder / "token").write_text(TOKEN)
+    return str(folder / "token")
+
+
+def test_a_home_that_cannot_keep_the_token_is_named(monkeypatch):
+    monkeypatch.setenv("HOME", "/dev/null")
+    with pytest.raises(ConfigError, match=r"HOME='/dev/null': cannot keep .*/tokens/1 .*\(Not a directory\)"):
+        tokens.shown(TOKEN, 1).__enter__()
 
 
 def test_a_token_file_that_cannot_be_read_is_named(tmp_path):
