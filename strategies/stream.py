@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-POLL_S = 0.2
-"""Seconds between two looks for a reply that has not come."""
+POLL_S, MAX_POLL_S, GROWTH = 0.2, 1.0, 0.05
+"""Seconds between two looks for a reply that has not come: the least, the most, and as a share of the wait so far.
+
+A look costs the SuperLink several queries; so a long wait asks rarely, and learns of a reply a twentieth late at most.
+"""
 
 
 def push(grid: Grid, messages: Iterable[Message]) -> dict[str, Message]:
@@ -38,11 +41,12 @@ def pull(
     looked for once, since it may have come while an earlier one was waited for. `waiting` is called at every look in vain
     with the ids that are looked for.
     """
+    since = time.monotonic()
     for message_id in message_ids:
         replies = list(grid.pull_messages([message_id]))
         while not replies and time.monotonic() < deadline:
             waiting([message_id])
-            time.sleep(POLL_S)
+            pause(since)
             replies = list(grid.pull_messages([message_id]))
         while replies:
             yield replies.pop(0)
@@ -52,6 +56,7 @@ def race(
     grid: Grid, message_ids: list[str], deadline: float, *, waiting: Callable[[Sequence[str]], None] = lambda _: None
 ) -> Iterator[Message]:
     """Replies as they come, until the clock reaches `deadline`; ids that the caller appends meanwhile count too."""
+    since = time.monotonic()
     while message_ids:
         for message_id in list(message_ids):
             if replies := list(grid.pull_messages([message_id])):
@@ -61,4 +66,9 @@ def race(
         if time.monotonic() >= deadline:
             return
         waiting(message_ids)
-        time.sleep(POLL_S)
+        pause(since)
+
+
+def pause(since: float) -> None:
+    """Wait between two looks, the longer the more time has passed since the clock read `since`."""
+    time.sleep(min(MAX_POLL_S, max(POLL_S, GROWTH * (time.monotonic() - since))))

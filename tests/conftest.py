@@ -17,6 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-sandbox", action="store_true", help="fail, instead of skip, where bubblewrap is missing"
     )
+    parser.addoption("--walk-here", action="store_true", help="walk the pages in this checkout, not in a clone of it")
     parser.addoption("--require-chromium", action="store_true", help="fail, instead of skip, where Chromium is missing")
 
 

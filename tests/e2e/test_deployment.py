@@ -112,6 +112,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         yield made
 
 
+@pytest.mark.weekly
 def test_a_run_at_a_superlink_is_stopped_and_resumed_to_the_same_weights(hosts: Hosts, policy, undisturbed, tmp_path):
     deployed = tmp_path / "deployed"
     assert "flwr-agent status" in done(runs.start(deployed, policy, *map(str, hosts.there), "--detach"))
@@ -123,6 +124,7 @@ def test_a_run_at_a_superlink_is_stopped_and_resumed_to_the_same_weights(hosts: 
     assert runs.digests(deployed) == runs.digests(undisturbed)
 
 
+@pytest.mark.weekly
 def test_a_run_of_this_machine_is_stopped_and_resumed_by_its_folder(policy, tmp_path):
     folder = tmp_path / "run"
     process = runs.start(folder, policy, "federation.rounds=6")

@@ -11,7 +11,7 @@ import runs
 
 from flwr_agent.seeds import choose_clients
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.weekly, pytest.mark.timeout(3600)]
 CLIENTS, A_ROUND, ROUNDS = 100, 2, 70
 SETTLED = 10
 """Rounds after which whatever is loaded once is loaded."""

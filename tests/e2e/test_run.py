@@ -126,13 +126,8 @@ OWN_SETTINGS = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
-def test_modules_beside_the_run_are_found_by_its_clients_and_give_the_same_weights(finished, start, tmp_path: Path):
+def test_modules_beside_the_run_are_never_taken_by_a_site(start, tmp_path: Path):
     (tmp_path / "own_guess.py").write_text(OWN)
-    process = start(tmp_path / "run", *OWN_SETTINGS, "worker.mode=process", cwd=tmp_path)
-    _, err = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, err + (tmp_path / "run" / "logs" / "run.log").read_text()
-    assert digests(tmp_path / "run") == digests(finished[0])
     process = start(tmp_path / "sites", *OWN_SETTINGS, "--deployment", cwd=tmp_path)
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 2
@@ -141,6 +136,7 @@ def test_modules_beside_the_run_are_found_by_its_clients_and_give_the_same_weigh
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("mode", ["inline", "process"])
 def test_simulation_and_supernodes_give_the_same_weights_bit_for_bit(finished, start, tmp_path: Path, mode: str):
     process = start(tmp_path / "deployed", "--deployment", f"worker.mode={mode}")
@@ -150,9 +146,12 @@ def test_simulation_and_supernodes_give_the_same_weights_bit_for_bit(finished, s
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_a_round_resumes_to_the_same_weights(finished, start, tmp_path: Path):
-    folder = tmp_path / "killed"
-    process = start(folder)
+def test_a_run_of_modules_beside_it_killed_in_a_round_resumes_to_the_weights_of_a_plain_one(
+    finished, start, tmp_path: Path
+):
+    (tmp_path / "own_guess.py").write_text(OWN)
+    folder, settings = tmp_path / "killed", (*OWN_SETTINGS, "worker.mode=process")
+    process = start(folder, *settings, cwd=tmp_path)
     wait_for(folder, "client")
     family = psutil.Process(process.pid).children(recursive=True)
     wait_for(folder, "checkpoint")
@@ -161,8 +160,8 @@ def test_a_run_killed_in_a_round_resumes_to_the_same_weights(finished, start, tm
     _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
     assert len(digests(folder)) == 1, "killed before the second round was done"
-    resumed = start(folder)
+    resumed = start(folder, *settings, cwd=tmp_path)
     _, err = resumed.communicate(timeout=TIMEOUT_S)
-    assert resumed.returncode == 0, err
+    assert resumed.returncode == 0, err + (folder / "logs" / "run.log").read_text()
     assert lines(folder, "resume")
     assert digests(folder) == digests(finished[0])

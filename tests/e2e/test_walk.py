@@ -1,12 +1,16 @@
 """A new user's walk: a fresh clone, an empty home folder, every command of README and tutorial in order.
 
+With `--walk-here` the checkout is taken for that clone, as it is in CI, and its environment is not made again.
+
 A page's commands are the `$ ` lines of its `console` blocks, or all lines of a `sh` block under `<!-- walk -->`. What
 follows a `$ ` line is what the command has to print; `…` stands for anything.
 """
 
 import os
 import re
+import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,17 +53,34 @@ def is_as_expected(printed: str, expected: str) -> bool:
     return re.fullmatch(pattern, printed if printed.endswith("\n") or not printed else printed + "\n") is not None
 
 
+SHORTER = {"DEMO_ARGS": "federation.rounds=1 evaluation.tasks=16", "PYTEST_ARGS": "tests/test_imports.py"}
+"""What `make demo` and `make test` do less of here."""
+
+
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("walk") / "flwr-agent"
-    done = subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", str(folder)], check=False)
-    if done.returncode:
-        pytest.skip("not a git checkout")
-    return folder
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def clone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A checkout without runs, whose runs are gone afterwards."""
+    folder = tmp_path_factory.mktemp("walk")
+    if request.config.getoption("--walk-here"):
+        checkout = ROOT
+        assert not (checkout / "runs").exists(), "only a checkout without runs is a new user's"
+    else:
+        checkout = folder / "flwr-agent"
+        done = subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", str(checkout)], check=False)
+        if done.returncode:
+            pytest.skip("not a git checkout")
+    yield checkout
+    if (checkout / "runs").exists():
+        shutil.move(checkout / "runs", folder / "runs")
 
 
 def walk(page: Path, clone: Path, home: Path) -> None:
-    """Run a page's commands in one shell and compare what each prints; `make test` runs one file of the suite here."""
+    """Run a page's commands in one shell and compare what each prints."""
     todo = commands(page)
     script = home / "walk.sh"
     script.write_text("".join(f"echo {MARK}\n{command.line}\n" for command in todo), encoding="utf-8")
@@ -68,7 +89,7 @@ def walk(page: Path, clone: Path, home: Path) -> None:
         ["bash", "-e", script],
         stdin=subprocess.DEVNULL,
         cwd=clone,
-        env=environment | {"COLUMNS": "80", "PYTEST_ARGS": "tests/test_imports.py"},
+        env=environment | {"COLUMNS": "80"} | SHORTER,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -80,9 +101,6 @@ def walk(page: Path, clone: Path, home: Path) -> None:
     assert (done.returncode, len(printed)) == (0, len(todo)), done.stdout[-3000:]
 
 
-def test_the_readme_does_what_it_says(clone: Path, tmp_path_factory: pytest.TempPathFactory):
-    walk(clone / "README.md", clone, tmp_path_factory.mktemp("home"))
-
-
-def test_the_tutorial_does_what_it_says(clone: Path, tmp_path_factory: pytest.TempPathFactory):
-    walk(clone / "docs" / "tutorial.md", clone, tmp_path_factory.mktemp("home"))
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_a_page_does_what_it_says(page: str, clone: Path, home: Path):
+    walk(clone / page, clone, home)
