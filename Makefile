@@ -59,8 +59,8 @@ $(OLD)/.installed: pyproject.toml constraints/cpu.txt
 	touch $@
 
 oldest: $(OLD)/.installed
-	$(OLD)/bin/python -m pytest -m "not slow and not gpu and not conformance" $(PYTEST_ARGS)
-	$(OLD)/bin/python -m pytest -m e2e -k simulation $(PYTEST_ARGS)
+	$(OLD)/bin/python -m pytest -m "not e2e and not slow and not gpu and not conformance and not vllm" $(PYTEST_ARGS)
+	$(OLD)/bin/python -m pytest -m "e2e and not slow" tests/e2e/test_run.py $(PYTEST_ARGS)
 
 lint: install
 	$(BIN)/ruff check .

@@ -36,25 +36,28 @@ class Stall:
         if not asked or now - self._said < STALL_S:
             return
         self._said = now
-        heard = _last_heartbeats(self._grid)
-        whom = ", ".join(_one(message, heard) for message in asked)
+        signs = _signs_of_life(self._grid)
+        whom = ", ".join(_one(message, signs) for message in asked)
         about = asked[0].metadata
         logger.warning(
             "%s of round %s waits since %.0f s for %s", about.message_type, about.group_id, now - self._since, whom
         )
 
 
-def _one(message: Message, heard: dict[int, float]) -> str:
+def _one(message: Message, signs: dict[int, str]) -> str:
     node = message.metadata.dst_node_id
-    sign = f"last heartbeat {heard[node]:.0f} s ago" if node in heard else "not connected"
+    sign = signs.get(node, "not connected")
     client = protocol.client_of(message.content) if protocol.names_client(message.content) else None
     return f"client {client} (node {node}, {sign})" if client is not None else f"node {node} ({sign})"
 
 
-def _last_heartbeats(grid: Grid) -> dict[int, float]:
-    """Seconds since each connected node was heard of: Flower knows until when it believes in a node."""
+def _signs_of_life(grid: Grid) -> dict[int, str]:
+    """What Flower tells of each connected node: until when it believes in it; before 1.38 only that it is there."""
+    if not hasattr(grid, "get_nodes"):
+        return dict.fromkeys(grid.get_node_ids(), "connected")
     now = time.time()
-    return {
+    silences = {
         node.node_id: max(0.0, now - node.online_until + HEARTBEAT_PATIENCE * node.heartbeat_interval)
         for node in grid.get_nodes()
     }
+    return {node: f"last heartbeat {silence:.0f} s ago" for node, silence in silences.items()}

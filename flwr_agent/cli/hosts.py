@@ -81,22 +81,24 @@ def superlink(
     threads: Threads = 1,
 ) -> None:
     """Become a SuperLink: TLS, known sites alone, state on disk; a SuperExec beside it runs the ServerApps."""
-    from flwr_agent.hosts import local, network
+    from flwr_agent.hosts import commands, network
     from flwr_agent.hosts.certificates import Authority
     from flwr_agent.rl import launch
 
+    commands.check_deployment(commands.installed())
     _insist([network.port(port)])
-    command = local.superlink_command(Authority(folder), host, port, database)
+    command = commands.superlink(Authority(folder), host, port, database)
     launch.become(command, launch.child_env(None, threads=threads))
 
 
 def superexec(folder: Certificates, *, superlink: Address = "127.0.0.1:8000", threads: Threads = 1) -> None:
     """Become the SuperExec of a SuperLink: what starts the ServerApps, and outlives a SuperLink that is restarted."""
-    from flwr_agent.hosts import local
+    from flwr_agent.hosts import commands
     from flwr_agent.hosts.certificates import Authority
     from flwr_agent.rl import launch
 
-    launch.become(local.superexec_command(Authority(folder), superlink), launch.child_env(None, threads=threads))
+    commands.check_deployment(commands.installed())
+    launch.become(commands.superexec(Authority(folder), superlink), launch.child_env(None, threads=threads))
 
 
 def site(  # noqa: PLR0913 - options of a command
@@ -113,12 +115,13 @@ def site(  # noqa: PLR0913 - options of a command
     threads: Threads = 1,
 ) -> None:
     """Become a site's SuperNode, once its key, port, SuperLink and clock are found to be in order."""
-    from flwr_agent.hosts import local, network
+    from flwr_agent.hosts import commands, network
     from flwr_agent.rl import launch
 
+    commands.check_deployment(commands.installed())
     _insist([network.key(key), network.port(port), *network.superlink(superlink, root_certificates)])
     config = to_node_config({**overrides.parse(settings or []), PARTITION: partition_id})
-    command = local.supernode_command(superlink, root_certificates, key, port, config)
+    command = commands.supernode(superlink, root_certificates, key, port, config)
     launch.become(command, launch.child_env(None, threads=threads))
 
 

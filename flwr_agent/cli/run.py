@@ -19,7 +19,7 @@ from flwr_agent.cli.bundle import app_folder
 from flwr_agent.cli.progress import LEDGER, Display, Progress
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import AgentError, ConfigError, ProtocolError
-from flwr_agent.hosts import local
+from flwr_agent.hosts import commands, local
 from flwr_agent.hosts.launched import DEPLOYMENT, LOGS, SIMULATION, SUPERLINK, Launch, Where
 from flwr_agent.hosts.local import Federation, Flower
 from flwr_agent.hosts.rehearsal import Rehearsal
@@ -205,6 +205,7 @@ def _check_for_sites(config: RunConfig, where: Where) -> None:
         protocol.own_code_only(config)
     except ProtocolError as error:
         raise ConfigError(f"--{where.kind}", where.superlink, str(error)) from None
+    commands.check_deployment(commands.installed())
 
 
 def is_complete(output: Path, config: RunConfig) -> bool:

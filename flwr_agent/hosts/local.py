@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,7 @@ from pathlib import Path
 import requests
 from filelock import FileLock, Timeout
 
-from flwr_agent.hosts import certificates
-from flwr_agent.hosts.certificates import Authority
+from flwr_agent.hosts import certificates, commands
 from flwr_agent.hosts.service import Service
 from flwr_agent.hosts.superlink import LaunchError, SuperLink, connect
 from flwr_agent.rl import launch
@@ -131,10 +131,10 @@ class _Place:
 
 
 def _simulation(place: _Place, federation: Federation) -> Flower:
-    (port,) = launch.free_ports(1)
-    command = launch.tool("flower-superlink", "--insecure", "--simulation", "--host", HOST, "--port", str(port))
+    port, runtime_port = launch.free_ports(2)
+    command = commands.simulation(HOST, port, runtime_port, commands.installed())
     service = place.service("superlink", command, max_restarts=0)
-    _wait_until_healthy(service, f"http://{HOST}:{port}/health")
+    _wait_until_up(service, lambda: socket.create_connection((HOST, port), timeout=1.0).close())
     link = connect(place.home, f"{HOST}:{port}", insecure=True, threads=federation.threads)
     return Flower(link=link, services={"superlink": service})
 
@@ -144,66 +144,36 @@ def _deployment(place: _Place, federation: Federation) -> Flower:
     address = f"{HOST}:{port}"
     authority = certificates.make_authority(place.home / "certificates", [HOST])
     services = {
-        "superlink": place.service("superlink", superlink_command(authority, HOST, port, place.home / "state.db"))
+        "superlink": place.service("superlink", commands.superlink(authority, HOST, port, place.home / "state.db"))
     }
-    _wait_until_healthy(services["superlink"], f"https://{address}/health", authority.root)
-    services["superexec"] = place.service("superexec", superexec_command(authority, address))
+    _wait_until_up(services["superlink"], lambda: _ask(f"https://{address}/health", authority.root))
+    services["superexec"] = place.service("superexec", commands.superexec(authority, address))
     link = connect(place.home, address, root_certificates=authority.root, threads=federation.threads)
     for client_id, node_port in enumerate(node_ports):
         key = place.home / f"node-{client_id}"
         link.register(certificates.make_key(key))
         config = f"partition-id={client_id} num-partitions={federation.num_nodes}"
-        command = supernode_command(address, authority.root, key, node_port, config)
+        command = commands.supernode(address, authority.root, key, node_port, config)
         name = f"supernode-{client_id}"
         env = launch.pinned(place.env, client_id, gpus=federation.gpus)
         services[name] = place.service(name, command, env, restart_s=NODE_RESTART_S)
     return Flower(link=link, services=services)
 
 
-def superlink_command(authority: Authority, host: str, port: int, database: Path) -> list[str]:
-    """A SuperLink that outlives its own death: TLS, known SuperNodes alone, ServerApps elsewhere, state on disk."""
-    return launch.tool(
-        "flower-superlink", "--host", host, "--port", str(port), "--database", str(database),
-        "--isolation", "process", "--superexec-auth-secret-file", str(authority.secret),
-        "--enable-supernode-auth", "--ssl-ca-certfile", str(authority.root),
-        "--ssl-certfile", str(authority.certificate), "--ssl-keyfile", str(authority.key),
-    )  # fmt: skip
-
-
-def superexec_command(authority: Authority, address: str) -> list[str]:
-    """What starts the ServerApps of a SuperLink with `--isolation process`."""
-    return launch.tool(
-        "flower-superexec", "--runtime-api-address", address, "--root-certificates", str(authority.root),
-        "--superexec-auth-secret-file", str(authority.secret),
-    )  # fmt: skip
-
-
-def supernode_command(address: str, root: Path | None, key: Path, port: int, node_config: str) -> list[str]:
-    """A SuperNode with a key of its own.
-
-    Args:
-        address: the SuperLink's `HOST:PORT`.
-        root: certificate of the authority that signed the SuperLink's; None trusts those of the system.
-        key: private key whose public half is registered.
-        port: loopback port for its ClientApps, different for every SuperNode of a host.
-        node_config: what Flower's `--node-config` takes.
-    """
-    trust = ("--root-certificates", str(root)) if root else ()
-    return launch.tool(
-        "flower-supernode", "--superlink", address, *trust, "--auth-supernode-private-key", str(key),
-        "--port", str(port), "--node-config", node_config,
-    )  # fmt: skip
-
-
-def _wait_until_healthy(service: Service, url: str, root: Path | None = None, timeout_s: float = 180.0) -> None:
+def _wait_until_up(superlink: Service, probe: Callable[[], object], timeout_s: float = 180.0) -> None:
+    """Wait until `probe` raises no OSError any more."""
     end = time.monotonic() + timeout_s
+    while time.monotonic() < end and superlink.is_up():
+        try:
+            probe()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    raise LaunchError(f"Flower's SuperLink did not start: {launch.end_of(superlink.log)} (log: {superlink.log})")
+
+
+def _ask(url: str, root: Path) -> None:
     with requests.Session() as session:
         session.trust_env = False  # no proxy on the way to loopback
-        while time.monotonic() < end and service.is_up():
-            try:
-                session.get(url, timeout=1, verify=str(root) if root else True).raise_for_status()
-            except requests.RequestException:
-                time.sleep(0.2)
-            else:
-                return
-    raise LaunchError(f"Flower's SuperLink did not start: {launch.end_of(service.log)} (log: {service.log})")
+        session.get(url, timeout=1, verify=str(root)).raise_for_status()

@@ -3,6 +3,7 @@
 import re
 import time
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from fakes import NEVER, InMemoryGrid, client, model, train
@@ -206,3 +207,10 @@ def test_a_round_that_hangs_says_for_whom_and_when_the_node_was_last_heard_of(mo
     assert re.search(rf"^train of round 1 waits since \d+ s for .*client {first} \(node 7, not connected\)", said[0])
     if extra:  # in the order of the fold only the next one is known to be silent
         assert re.search(rf"client {second} \(node 11, last heartbeat 1\d s ago\)", said[0])
+
+
+def test_a_flower_that_tells_no_heartbeats_still_says_for_whom_it_waits(monkeypatch, caplog):
+    monkeypatch.setattr(stall, "STALL_S", 0.0)
+    asked = [Message(protocol.hello_content(), node, protocol.HELLO) for node in (7, 11)]
+    stall.Stall(SimpleNamespace(get_node_ids=lambda: [11]))(asked)
+    assert "for node 7 (not connected), node 11 (connected)" in caplog.text
