@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import requests
 from filelock import FileLock, Timeout
@@ -124,7 +125,7 @@ class _Place:
     stack: ExitStack
 
     def service(
-        self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None, **kept: float
+        self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None, **kept: Any
     ) -> Service:
         log = self.logs / f"{name}.log"
         return self.stack.enter_context(Service(list(command), self.home / "empty", env or self.env, log, **kept))
