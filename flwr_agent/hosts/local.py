@@ -124,9 +124,7 @@ class _Place:
     env: Mapping[str, str]
     stack: ExitStack
 
-    def service(
-        self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None, **kept: Any
-    ) -> Service:
+    def service(self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None, **kept: Any) -> Service:
         log = self.logs / f"{name}.log"
         return self.stack.enter_context(Service(list(command), self.home / "empty", env or self.env, log, **kept))
 
