@@ -96,8 +96,12 @@ def walk(page: Path, clone: Path, home: Path) -> None:
         check=False,
     )
     printed = [part.removeprefix("\n") for part in done.stdout.split(MARK)[1:]]
-    for command, output in zip(todo, printed, strict=False):
-        assert is_as_expected(output, command.expected), f"$ {command.line}\n{output}\ninstead of\n{command.expected}"
+    differences = [
+        f"$ {command.line}\n{output}\ninstead of\n{command.expected}"
+        for command, output in zip(todo, printed, strict=False)
+        if not is_as_expected(output, command.expected)
+    ]
+    assert not differences, "\n".join(differences)
     assert (done.returncode, len(printed)) == (0, len(todo)), done.stdout[-3000:]
 
 
