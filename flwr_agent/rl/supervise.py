@@ -27,9 +27,9 @@ def main(command: list[str]) -> int:
     if sys.platform == "linux":
         # Daemons whose own parent is gone become our children and stay within reach.
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    threading.Thread(target=_until_parent_is_gone, daemon=True).start()
-    try:
+    try:  # the end may come while the command is being started
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        threading.Thread(target=_until_parent_is_gone, daemon=True).start()
         return process.wait()
     finally:
         _end_descendants()

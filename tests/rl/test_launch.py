@@ -43,6 +43,14 @@ def test_what_a_command_started_ends_with_the_block(tmp_path: Path):
     assert not any(member.is_running() for member in family)
 
 
+def test_what_ends_at_once_leaves_nothing_behind(tmp_path: Path):
+    command = [sys.executable, "-c", FAMILY, str(tmp_path)]
+    for _ in range(5):
+        with launch.supervised(command, tmp_path, launch.child_env(tmp_path, threads=1), tmp_path / "log"):
+            pass
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in (p.info["cmdline"] or [])]
+
+
 def test_what_a_command_started_ends_when_its_launcher_is_killed(tmp_path: Path):
     log = tmp_path / "log"
     code = (
