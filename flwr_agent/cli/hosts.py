@@ -58,15 +58,19 @@ def key(
 
 
 def register(
-    public_key: Annotated[Path, typer.Argument(help="A site's public key.", exists=True, resolve_path=True)],
+    public_key: Annotated[
+        Path, typer.Argument(help="A site's public key.", exists=True, dir_okay=False, resolve_path=True)
+    ],
     *,
     superlink: Address = "127.0.0.1:8000",
     root_certificates: Root = None,
 ) -> None:
     """Let the site with this key join, now and whenever it comes back."""
+    from flwr_agent.hosts.certificates import check_public
     from flwr_agent.hosts.launched import SUPERLINK, Where
     from flwr_agent.hosts.superlink import reached
 
+    check_public(public_key)
     with reached(Where(kind=SUPERLINK, superlink=superlink, root_certificates=str(root_certificates or ""))) as link:
         link.register(public_key)
     typer.echo(f"{public_key.name} may join")

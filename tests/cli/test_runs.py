@@ -72,6 +72,8 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path):
     [
         ("config.json", "{{{", r"config\.json: config: cannot be read"),
         ("config.json", '{"config": null}', r"config\.json: config: cannot be read"),
+        ("launch.json", '{"where": {}, "settings": {}, "run_id": 7}', r"launch\.json is damaged \('pid'\)"),
+        ("launch.json", '{"where": {}, "settings": {}, "run_id": 7, "pid": -5, "created": 1}', "damaged .pid is -5"),
         ("ledger.jsonl", "[1]\n", r"ledger\.jsonl: ledger: cannot be read \(line 1 is no ledger line"),
         ("ledger.jsonl", '{"kind": "client"}\n', r"ledger\.jsonl: ledger: cannot be read"),
     ],
@@ -79,7 +81,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path):
 def test_status_of_a_damaged_folder_names_the_file(tmp_path: Path, file, text, message):
     folder = folder_of(tmp_path, rounds_done=1, launch=launched(**DEAD))
     (folder / file).write_text(text)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises((DataError, ResumeError), match=message):
         said("status", folder)
 
 
