@@ -80,7 +80,7 @@ def superlink(
     folder: Certificates,
     *,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "0.0.0.0",  # noqa: S104 - sites come from outside
-    port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = 8000,
     database: Annotated[Path, typer.Option(help="File with the state of runs.", resolve_path=True)] = Path("state.db"),
     threads: Threads = 1,
 ) -> None:
@@ -115,7 +115,9 @@ def site(  # noqa: PLR0913 - options of a command
     key: Annotated[Path, typer.Option(help="This site's private key.", resolve_path=True)],
     partition_id: Annotated[int, typer.Option(min=0, help="The client that this site is.")],
     root_certificates: Root = None,
-    port: Annotated[int, typer.Option(help="Loopback port for ClientApps; each site of a host its own.")] = 9094,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Loopback port for ClientApps; each site of a host its own.")
+    ] = 9094,
     threads: Threads = 1,
 ) -> None:
     """Become a site's SuperNode, once its key, port, SuperLink and clock are found to be in order."""

@@ -90,6 +90,7 @@ def test_every_broken_clause_is_a_line_and_ends_with_code_1(tmp_path):
             "Invalid value for '--temperature': nan is not a finite number.",
         ),
         (["chek"], "No such command 'chek'. Did you mean 'check'? (see"),
+        (["doctor", "--port", "99999"], "Invalid value for '--port': 99999 is not in the range 1<=x<=65535."),
         (["key", f"{__file__}/key"], f"{__file__}: File exists; give a place"),
         (["check"], "Missing argument 'ENV'"),
         (["play", "tinyguess", "--model", "/no/such/run"], "/no/such/run/config.json: config: cannot be read"),
