@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ def _parsed(number: int, text: bytes) -> Line:
         line = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"line {number}: {error}") from None
-    if not isinstance(line, Mapping) or "kind" not in line:
+    if not isinstance(line, dict) or "kind" not in line:
         raise ValueError(f"line {number} is no ledger line")
     for name, type_ in _TYPES.items():
         if name in line and not isinstance(line[name], type_):
