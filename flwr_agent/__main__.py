@@ -19,7 +19,7 @@ TRAINING = ("torch", "transformers", "tokenizers", "trl", "accelerate", "dataset
 
 
 def main() -> None:
-    """Run a command; an error raised on purpose is one line on stderr: exit code 2 for bad input, else 1.
+    """Run a command; an error raised on purpose, or by a path, is one line on stderr: code 2 for bad input, else 1.
 
     Modules of the user's own are found in the working directory, after all that is installed.
     """
@@ -35,6 +35,11 @@ def main() -> None:
     except AgentError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2 if isinstance(error, ConfigError | DataError) else 1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.stderr.write(f"error: {error.filename}: {error.strerror}; give a place that can be read and written\n")
+        sys.exit(2)
     except ModuleNotFoundError as error:
         if error.name not in TRAINING:
             raise

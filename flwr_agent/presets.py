@@ -102,7 +102,7 @@ def of_run(folder: Path) -> dict[str, Any]:
     file = folder / RUN_FILE
     try:
         return dict(json.loads(file.read_text(encoding="utf-8"))["config"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(file, "config", f"cannot be read ({error}); give the folder of a run") from None
 
 

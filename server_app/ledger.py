@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flwr_agent.errors import ResumeError
-
-VERSION = 1
-FILE = "ledger.jsonl"
-Line = dict[str, Any]
+from flwr_agent.lines import FILE, VERSION, Line, parse
 
 
 class Ledger:
@@ -61,8 +58,8 @@ class Ledger:
     def lines(self) -> list[Line]:
         """All whole lines, oldest first."""
         try:
-            return _parse(self.path.read_bytes()) if self.path.exists() else []
-        except (ValueError, TypeError, KeyError, OSError) as error:
+            return parse(self.path.read_bytes()) if self.path.exists() else []
+        except (ValueError, OSError) as error:
             raise ResumeError(
                 f"{self.path} is damaged ({error}); restore it, or set fresh=true to archive the run"
             ) from error
@@ -77,19 +74,11 @@ class Ledger:
             raise ResumeError(
                 f"{self.path} is shorter than the checkpoint says; restore it, or set fresh=true to archive the run"
             )
-        tail = _parse(self.path.read_bytes()[position:])
+        tail = parse(self.path.read_bytes()[position:])
         with self.path.open("r+b") as file:
             file.truncate(position)
             os.fsync(file.fileno())
         return tail
-
-
-def _parse(data: bytes) -> list[Line]:
-    whole, _, _ = data.rpartition(b"\n")
-    lines = [json.loads(line) for line in whole.splitlines()]
-    if not all(isinstance(line, dict) and "kind" in line for line in lines):
-        raise ValueError("a line is no ledger line")
-    return lines
 
 
 def _plain(value: Any) -> Any:

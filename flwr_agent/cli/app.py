@@ -31,6 +31,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    suggest_commands=False,
 )
 app.command()(play.play)
 app.command()(check.check)
@@ -98,7 +99,7 @@ def run(  # noqa: PLR0913 - options of a command
 def config(
     *,
     markdown: Annotated[bool, typer.Option(help="Print docs/configuration.md.")] = False,
-    toml: Annotated[bool, typer.Option(help="Print the block [tool.flwr.app.config] of pyproject.toml.")] = False,
+    toml: Annotated[bool, typer.Option(help="Print the block \\[tool.flwr.app.config] of pyproject.toml.")] = False,
 ) -> None:
     """List every configuration key with its type, default, range and meaning."""
     if markdown or toml:

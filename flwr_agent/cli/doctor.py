@@ -28,7 +28,9 @@ def doctor(  # noqa: PLR0913 - options of a command
         Path | None, typer.Option(help="Certificate of the authority that signed the SuperLink's.")
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Private key of this host's SuperNode.")] = None,
-    port: Annotated[list[int] | None, typer.Option(help="A port that will be listened on; may be repeated.")] = None,
+    port: Annotated[
+        list[int] | None, typer.Option(min=1, max=65535, help="A port that will be listened on; may be repeated.")
+    ] = None,
     code: Annotated[str, typer.Option(help="Code hash of the federation, as the server's doctor prints it.")] = "",
     json_: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:

@@ -58,15 +58,19 @@ def key(
 
 
 def register(
-    public_key: Annotated[Path, typer.Argument(help="A site's public key.", exists=True, resolve_path=True)],
+    public_key: Annotated[
+        Path, typer.Argument(help="A site's public key.", exists=True, dir_okay=False, resolve_path=True)
+    ],
     *,
     superlink: Address = "127.0.0.1:8000",
     root_certificates: Root = None,
 ) -> None:
     """Let the site with this key join, now and whenever it comes back."""
+    from flwr_agent.hosts.certificates import check_public
     from flwr_agent.hosts.launched import SUPERLINK, Where
     from flwr_agent.hosts.superlink import reached
 
+    check_public(public_key)
     with reached(Where(kind=SUPERLINK, superlink=superlink, root_certificates=str(root_certificates or ""))) as link:
         link.register(public_key)
     typer.echo(f"{public_key.name} may join")
@@ -76,7 +80,7 @@ def superlink(
     folder: Certificates,
     *,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "0.0.0.0",  # noqa: S104 - sites come from outside
-    port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = 8000,
     database: Annotated[Path, typer.Option(help="File with the state of runs.", resolve_path=True)] = Path("state.db"),
     threads: Threads = 1,
 ) -> None:
@@ -111,7 +115,9 @@ def site(  # noqa: PLR0913 - options of a command
     key: Annotated[Path, typer.Option(help="This site's private key.", resolve_path=True)],
     partition_id: Annotated[int, typer.Option(min=0, help="The client that this site is.")],
     root_certificates: Root = None,
-    port: Annotated[int, typer.Option(help="Loopback port for ClientApps; each site of a host its own.")] = 9094,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Loopback port for ClientApps; each site of a host its own.")
+    ] = 9094,
     threads: Threads = 1,
 ) -> None:
     """Become a site's SuperNode, once its key, port, SuperLink and clock are found to be in order."""

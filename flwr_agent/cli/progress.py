@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -14,9 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from flwr_agent import lines as ledger_lines
 from flwr_agent import manifest
+from flwr_agent.errors import DataError
 
-LEDGER = "ledger.jsonl"
+LEDGER = ledger_lines.FILE
 ACCEPTED = "accepted"
 
 
@@ -69,9 +70,15 @@ class Progress:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Sum up the whole lines of a ledger file, which need not exist yet and may still grow."""
-        whole, _, _ = (path.read_bytes() if path.is_file() else b"").rpartition(b"\n")
-        return cls.of([json.loads(line) for line in whole.splitlines()])
+        """Sum up the whole lines of a ledger file, which need not exist yet and may still grow.
+
+        Raises:
+            DataError: a line is damaged; named.
+        """
+        try:
+            return cls.of(ledger_lines.parse(path.read_bytes() if path.exists() else b""))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(path, "ledger", f"cannot be read ({error}); {ledger_lines.FIX}") from error
 
 
 class Display:

@@ -131,8 +131,7 @@ def _rounds(folder: Path) -> int:
 
 def _config(folder: Path) -> dict[str, Any]:
     """Every key of the run in the folder, nothing before its ServerApp has begun or where the folder is not here."""
-    file = folder / "config.json"
-    return json.loads(file.read_text(encoding="utf-8"))["config"] if file.is_file() else {}
+    return presets.of_run(folder) if (folder / presets.RUN_FILE).exists() else {}
 
 
 def _listed(clients: list[int]) -> str:

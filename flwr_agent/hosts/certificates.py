@@ -7,6 +7,7 @@ SuperNode proves who it is by a key whose public half is registered at the Super
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ DAYS = 1825
 BACKDATED = timedelta(days=1)
 """Certificates are valid from a day before they are made, for hosts whose clocks differ."""
 SECRET_BYTES = 32
+COMMON_NAME = 64
+"""Characters that X.509 has room for there; what clients check is the list of hosts."""
+_NAME = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9])?\.)*[a-z_]([a-z0-9_-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
+"""A host's name; the last word begins with a letter, or it would be an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +71,20 @@ def make_authority(folder: Path, hosts: Sequence[str]) -> Authority:
     certificate, need a new authority, whose `ca.crt` every site must get.
 
     Raises:
-        ConfigError: no host is given, or the folder holds an authority already.
+        ConfigError: no host or a wrong one is given, or the folder holds an authority already.
     """
     from cryptography.hazmat.primitives.asymmetric import ec
 
     if not hosts:
         raise ConfigError("hosts", "", "give the name or address under which sites reach the SuperLink")
+    names = [_host(host) for host in hosts]
     found = Authority(folder)
     if found.root.exists():
         raise ConfigError("folder", str(folder), f"holds {found.root.name} already; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     signer, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = _certificate(signer, None, "flwr-agent federation", signer)
-    server = _certificate(key, authority, hosts[0], signer, hosts)
+    server = _certificate(key, authority, hosts[0], signer, names)
     found.root.write_bytes(_pem(authority))
     found.certificate.write_bytes(_pem(server))
     _write_private(found.key, _private_pem(key))
@@ -114,18 +120,34 @@ def make_key(file: Path) -> Path:
     return public
 
 
+def check_public(file: Path) -> None:
+    """Refuse what is not a site's public key.
+
+    Raises:
+        ConfigError: the file holds something else, such as the private half.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+    try:
+        load_ssh_public_key(file.read_bytes())
+    except (ValueError, UnsupportedAlgorithm):
+        fix = "holds no public key; give the file FILE.pub that `flwr-agent key FILE` made"
+        raise ConfigError("public key", str(file), fix) from None
+
+
 def _certificate(
     key: EllipticCurvePrivateKey,
     issuer: x509.Certificate | None,
     name: str,
     signer: EllipticCurvePrivateKey,
-    hosts: Sequence[str] = (),
+    hosts: Sequence[x509.GeneralName] = (),
 ) -> x509.Certificate:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:COMMON_NAME])])
     now, is_authority = datetime.now(UTC), issuer is None
     builder = (
         x509.CertificateBuilder()
@@ -141,7 +163,7 @@ def _certificate(
         .add_extension(_usage(is_authority=is_authority), critical=True)
     )
     if hosts:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     return builder.sign(signer, hashes.SHA256())
 
@@ -168,6 +190,9 @@ def _host(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
+        if not _NAME.fullmatch(host):
+            fix = "is no host name or address; give it without scheme and port, other alphabets in their xn-- form"
+            raise ConfigError("hosts", host, fix) from None
         return x509.DNSName(host)
 
 

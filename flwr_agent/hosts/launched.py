@@ -70,6 +70,7 @@ class Launch:
             raise ResumeError(f"{folder} holds no {FILE}; give the run folder of a run that `flwr-agent run` started")
         try:
             facts = json.loads(file.read_text(encoding="utf-8"))
+            _check_types(facts)
             return cls(**{**facts, "where": Where(**facts["where"])})
         except (ValueError, TypeError, KeyError) as error:
             raise ResumeError(f"{file} is damaged ({error}); start the run by its command instead") from error
@@ -81,3 +82,12 @@ class Launch:
             return process if abs(process.create_time() - self.created) < 1.0 and process.is_running() else None
         except psutil.NoSuchProcess:
             return None
+
+
+def _check_types(facts: Mapping[str, Any]) -> None:
+    """A file without the process would be taken for one of this very process."""
+    for name, types in {"settings": Mapping, "run_id": int, "pid": int, "created": int | float}.items():
+        if not isinstance(facts[name], types):
+            raise TypeError(f"{name} is {facts[name]!r}")
+    if facts["pid"] <= 0:
+        raise ValueError(f"pid is {facts['pid']}")

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from flwr_agent.errors import DataError
+from flwr_agent import lines, presets
 
-LEDGER, CONFIG = "ledger.jsonl", "config.json"
 Line = Mapping[str, Any]
 AXES = {"rounds": "federated round", "env_steps": "environment steps of all clients", "tokens": "tokens generated"}
 """What a curve may be drawn over -> the label of that axis."""
@@ -42,17 +41,8 @@ class Run:
         Raises:
             DataError: the folder is not one of a run, or a file in it is damaged.
         """
-        facts, ledger = _read(folder / CONFIG), folder / LEDGER
-        try:
-            whole, _, _ = ledger.read_bytes().rpartition(b"\n")
-            lines = [json.loads(line) for line in whole.splitlines()]
-            config = json.loads(facts)["config"]
-            kinds = [line["kind"] for line in lines]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(folder, "run folder", f"cannot be read ({error}); give the folder of a run") from error
-        if "ledger" not in kinds[:1]:
-            raise DataError(ledger, "kind", "the first line does not open a ledger; give the folder of a run")
-        return cls(name=folder.resolve().name, config=config, lines=lines)
+        config = presets.of_run(folder)
+        return cls(name=folder.resolve().name, config=config, lines=lines.read(folder / lines.FILE))
 
     def of(self, kind: str) -> list[Line]:
         """The lines of one kind."""
@@ -146,10 +136,3 @@ def _apart(group: Sequence[Run], groups: Sequence[Sequence[Run]]) -> str:
     configs, own = [one[0].config for one in groups], group[0].config
     differing = [key for key in own if key not in _APART and len({str(config.get(key)) for config in configs}) > 1]
     return ", ".join(f"{key.rpartition('.')[2]}={own[key]}" for key in differing)
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(file, "file", f"cannot be read ({error}); give the folder of a run") from error

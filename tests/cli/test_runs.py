@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from flwr_agent.cli import runs
 from flwr_agent.cli.app import app
 from flwr_agent.config import resolve
-from flwr_agent.errors import AgentError, ResumeError
+from flwr_agent.errors import AgentError, DataError, ResumeError
 from flwr_agent.hosts.launched import Launch, Where
 
 DEAD = {"pid": 2**22 - 1, "created": 0.0}
@@ -65,6 +65,24 @@ def test_status_for_machines_holds_the_same(tmp_path: Path, rounds_done, is_comp
 def test_a_folder_without_a_run_is_refused(tmp_path: Path):
     with pytest.raises(ResumeError, match=r"holds neither launch\.json nor ledger\.jsonl"):
         said("status", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("config.json", "{{{", r"config\.json: config: cannot be read"),
+        ("config.json", '{"config": null}', r"config\.json: config: cannot be read"),
+        ("launch.json", '{"where": {}, "settings": {}, "run_id": 7}', r"launch\.json is damaged \('pid'\)"),
+        ("launch.json", '{"where": {}, "settings": {}, "run_id": 7, "pid": -5, "created": 1}', "damaged .pid is -5"),
+        ("ledger.jsonl", "[1]\n", r"ledger\.jsonl: ledger: cannot be read \(line 1 is no ledger line"),
+        ("ledger.jsonl", '{"kind": "client"}\n', r"ledger\.jsonl: ledger: cannot be read"),
+    ],
+)
+def test_status_of_a_damaged_folder_names_the_file(tmp_path: Path, file, text, message):
+    folder = folder_of(tmp_path, rounds_done=1, launch=launched(**DEAD))
+    (folder / file).write_text(text)
+    with pytest.raises((DataError, ResumeError), match=message):
+        said("status", folder)
 
 
 def test_stop_ends_the_process_that_follows_the_run_and_nothing_else(tmp_path: Path):

@@ -94,6 +94,11 @@ def test_rebuilding_needs_a_run_and_makes_no_ledger(tmp_path):
     with pytest.raises(DataError, match="give the folder of a run"):
         rebuild(tmp_path)
     folder = run_folder(tmp_path / "run")
+    (folder / "ledger.jsonl").write_bytes(b"")
+    with pytest.raises(DataError, match="does not open a ledger"):
+        rebuild(folder)
+    assert (folder / "ledger.jsonl").read_bytes() == b""
+    assert not (folder / "federated_summary.json").exists()
     (folder / "ledger.jsonl").unlink()
     with pytest.raises(DataError, match="is missing"):
         rebuild(folder)

@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from flwr_agent.errors import ConfigError
-from flwr_agent.hosts.certificates import Authority, make_authority, make_key
+from flwr_agent.hosts.certificates import Authority, check_public, make_authority, make_key
 
 
 def shake_hands(authority: Authority, *, trusted: Path, name: str) -> None:
@@ -51,3 +51,25 @@ def test_secrets_are_for_their_owner_alone_and_nothing_is_overwritten(tmp_path: 
     private = load_ssh_private_key((tmp_path / "site").read_bytes(), None)
     assert private.public_key() == load_ssh_public_key(public.read_bytes())
     assert private.curve.name == "secp384r1"
+
+
+@pytest.mark.parametrize(
+    "host", ["", "bad host", "https://a.org", "a.org:8000", "999.1.1.1", "m\u00fcnchen.de", "-a", "a..b"]
+)
+def test_a_host_that_no_client_could_ask_for_is_refused_before_anything_is_made(tmp_path: Path, host: str):
+    with pytest.raises(ConfigError, match="no host name or address"):
+        make_authority(tmp_path / "tls", ["localhost", host])
+    assert not (tmp_path / "tls").exists()
+
+
+@pytest.mark.parametrize(
+    "host", ["a", "superlink-1.example.org", "*.example.org", "10.0.0.1", "::1", "a." * 40 + "org", "xn--mnchen-3ya.de"]
+)
+def test_names_and_addresses_are_hosts(tmp_path: Path, host: str):
+    assert make_authority(tmp_path, [host]).certificate.is_file()
+
+
+def test_the_private_half_of_a_key_is_not_taken_for_the_public_one(tmp_path: Path):
+    check_public(make_key(tmp_path / "site"))
+    with pytest.raises(ConfigError, match=r"give the file FILE\.pub"):
+        check_public(tmp_path / "site")

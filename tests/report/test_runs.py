@@ -137,7 +137,7 @@ def test_seconds_are_means_of_a_round(run):
         ("config.json", None, "cannot be read"),
         ("config.json", "[]", "give the folder of a run"),
         ("ledger.jsonl", '{"kind": "round"}\n', "does not open a ledger"),
-        ("ledger.jsonl", "nonsense\n", "give the folder of a run"),
+        ("ledger.jsonl", "nonsense\n", "cannot be read .line 1: "),
     ],
 )
 def test_a_folder_that_is_not_a_run_s_is_refused(tmp_path, file, content, message):

@@ -3,6 +3,7 @@ import re
 import pytest
 from ledgers import evaluation, run_folder
 
+from flwr_agent.errors import ConfigError
 from flwr_agent.report.write import write
 
 CURVES = [
@@ -57,6 +58,13 @@ def test_runs_side_by_side_are_labelled_and_seeds_pooled(tmp_path):
     assert "<title>4 runs of 2 experiments</title>" in text
     assert text.count("lr=0.1 (2 seeds)") > 3
     assert "<td>0.438</td><td>0.088</td><td>0.375 to 0.500</td>" in text
+
+
+def test_a_run_given_twice_is_not_two_seeds(tmp_path):
+    folder = run_folder(tmp_path / "run")
+    with pytest.raises(ConfigError, match="given twice"):
+        write([folder, tmp_path / "other" / ".." / "run"], tmp_path / "page")
+    assert not (tmp_path / "page").exists()
 
 
 def test_episodes_are_shown_only_if_they_were_kept(tmp_path, single):
