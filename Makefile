@@ -21,8 +21,9 @@ $(VENV)/.installed: pyproject.toml constraints/cpu.txt
 demo: install
 	$(BIN)/python -m flwr_agent run $(DEMO_ARGS)
 
+# Tests that start processes wait for them, so four files are played at once also on two cores.
 test: install
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile \
 		-m "not slow and not gpu and not conformance and not vllm" $(PYTEST_ARGS)
 
 slow: install
@@ -30,7 +31,7 @@ slow: install
 
 conformance: install
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints/cpu.txt -e '.[alfworld]'
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "conformance and not gpu" $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile -m "conformance and not gpu" $(PYTEST_ARGS)
 
 # vLLM and Flower ask for different fastapi versions, so the engine's tests have an interpreter of their own.
 vllm: $(VLLM_VENV)/.installed

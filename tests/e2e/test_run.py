@@ -146,6 +146,7 @@ def test_simulation_and_supernodes_give_the_same_weights_bit_for_bit(finished, s
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_a_run_of_modules_beside_it_killed_in_a_round_resumes_to_the_weights_of_a_plain_one(
     finished, start, tmp_path: Path
 ):
