@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import psutil
 import typer
 from rich.console import Console
 
@@ -21,6 +21,7 @@ from flwr_agent.hosts.superlink import reached
 
 STOP_S = 60.0
 """Seconds a run of this machine has to end everything it started."""
+POLL_S = 0.1
 RUNNING, DONE, INTERRUPTED = "running", "finished:completed", "interrupted"
 
 Folder = Annotated[Path, typer.Argument(help="Run folder.", exists=True, file_okay=False, resolve_path=True)]
@@ -53,8 +54,11 @@ def stop(folder: Folder) -> None:
         raise ResumeError(f"nothing runs in {folder}")
     else:
         follower.terminate()
-        if psutil.wait_procs([follower], timeout=STOP_S)[1]:
-            raise ResumeError(f"process {launch.pid} has not ended within {STOP_S:g} s; see {folder / LOGS}")
+        end = time.monotonic() + STOP_S
+        while launch.follower():
+            if time.monotonic() > end:
+                raise ResumeError(f"process {launch.pid} has not ended within {STOP_S:g} s; see {folder / LOGS}")
+            time.sleep(POLL_S)
     typer.echo(f"stopped; go on with: flwr-agent resume {folder}")
 
 

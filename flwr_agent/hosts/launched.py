@@ -76,10 +76,11 @@ class Launch:
             raise ResumeError(f"{file} is damaged ({error}); start the run by its command instead") from error
 
     def follower(self) -> psutil.Process | None:
-        """The process that follows the run, if it is alive."""
+        """The process that follows the run, if it is alive; one that has ended and waits for its parent is not."""
         try:
             process = psutil.Process(self.pid)
-            return process if abs(process.create_time() - self.created) < 1.0 and process.is_running() else None
+            is_it = abs(process.create_time() - self.created) < 1.0
+            return process if is_it and process.status() != psutil.STATUS_ZOMBIE else None
         except psutil.NoSuchProcess:
             return None
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -85,17 +86,25 @@ def test_status_of_a_damaged_folder_names_the_file(tmp_path: Path, file, text, m
         said("status", folder)
 
 
+IDLE_PARENT = "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True); time.sleep(600)"
+
+
 def test_stop_ends_the_process_that_follows_the_run_and_nothing_else(tmp_path: Path):
-    follower = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    parent = subprocess.Popen([sys.executable, "-c", IDLE_PARENT], stdout=subprocess.PIPE, text=True)
     try:
-        created = runs.psutil.Process(follower.pid).create_time()
-        out = said("stop", folder_of(tmp_path, rounds_done=1, launch=launched(pid=follower.pid, created=created)))
+        assert parent.stdout
+        follower = psutil.Process(int(parent.stdout.readline()))
+        place = launched(pid=follower.pid, created=follower.create_time())
+        out = said("stop", folder_of(tmp_path, rounds_done=1, launch=place))
         assert "flwr-agent resume" in out
+        assert follower.status() == psutil.STATUS_ZOMBIE, "it has ended, and its parent has not looked yet"
         assert Launch.read(tmp_path).follower() is None
         with pytest.raises(ResumeError, match="nothing runs in"):
             said("stop", tmp_path)
+        assert parent.poll() is None
     finally:
-        follower.kill()
+        parent.kill()
+        parent.wait()
 
 
 def test_a_running_run_is_not_started_twice(tmp_path: Path):
