@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from envs.base import EnvAdapter, Step, Task, View
 from envs.named import cause
+from flwr_agent.errors import DataError
 from flwr_agent.seeds import seed_for
 
 JUNK = ("", " ", "\x00", "<action>", "</action><action>", "go to", "search[", "click[]", "9" * 400, "\ud800 é 看 🏠")
@@ -111,6 +112,8 @@ async def _episodes(adapter: EnvAdapter, task: Task, seed: int, max_steps: int) 
     try:
         for part in (_oracle, _prompts, _determinism, _inapplicable, _ending):
             problems += await part(adapter, task, seed, max_steps)
+    except DataError:
+        raise  # the file's fault, not the adapter's
     except Exception as error:  # noqa: BLE001  the adapter under test is a third party's
         problems.append(f"fails: {cause(error)}")
     return problems

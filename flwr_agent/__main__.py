@@ -10,7 +10,7 @@ import click
 from flwr_agent.cli.app import app
 from flwr_agent.cli.parts import Parts
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import AgentError, ConfigError, DataError
+from flwr_agent.errors import AgentError
 from flwr_agent.requests import Arrays
 from flwr_agent.validate import Strategy
 
@@ -19,7 +19,7 @@ TRAINING = ("torch", "transformers", "tokenizers", "trl", "accelerate", "dataset
 
 
 def main() -> None:
-    """Run a command; an error raised on purpose, or by a path, is one line on stderr: code 2 for bad input, else 1.
+    """Run a command; an error raised on purpose, or by a path, is one line on stderr, with its exit code.
 
     Modules of the user's own are found in the working directory, after all that is installed.
     """
@@ -34,7 +34,7 @@ def main() -> None:
         sys.exit("error: aborted")
     except AgentError as error:
         sys.stderr.write(f"error: {error}\n")
-        sys.exit(2 if isinstance(error, ConfigError | DataError) else 1)
+        sys.exit(error.exit_code)
     except OSError as error:
         if error.filename is None:
             raise

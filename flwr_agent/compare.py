@@ -49,7 +49,7 @@ def compare(first: Path, second: Path) -> list[Difference]:
         second: the other.
 
     Raises:
-        DataError: a file cannot be read, or a folder holds none.
+        DataError: a file cannot be read, or there is no tensor in it.
     """
     a, b = _homes(first), _homes(second)
     return [_difference(name, a.get(name), b.get(name)) for name in sorted(a.keys() | b.keys())]
@@ -74,7 +74,10 @@ def _largest(values: np.ndarray) -> float:
 
 def _homes(path: Path) -> dict[str, Path]:
     """Tensor name -> the file that holds it."""
-    return {name: file for file in _files(path) for name in _names(file)}
+    homes = {name: file for file in _files(path) for name in _names(file)}
+    if not homes:
+        raise DataError(path, "tensors", "it holds none, so that there is nothing to compare; give a model")
+    return homes
 
 
 def _files(path: Path) -> Sequence[Path]:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import ClassVar
 
 
 class AgentError(Exception):
     """Root of all errors that are raised on purpose; its text is fit to be shown to a user as it is."""
+
+    exit_code: ClassVar[int] = 1
+    """Of a command that ends with it: 2 if what the command was given is wrong or damaged, 1 if something failed."""
 
 
 class ConfigError(AgentError, ValueError):
@@ -21,6 +25,8 @@ class ConfigError(AgentError, ValueError):
         Traceback (most recent call last):
         flwr_agent.errors.ConfigError: algorithm.group_size=0: an integer >= 2
     """
+
+    exit_code = 2
 
     def __init__(self, key: str, value: object, fix: str, *, allowed: Iterable[str] = ()):
         self.key = key
@@ -41,6 +47,8 @@ class ConfigError(AgentError, ValueError):
 class DataError(AgentError, ValueError):
     """A data file is malformed; names the file and the field."""
 
+    exit_code = 2
+
     def __init__(self, path: object, field: str, fix: str):
         self.path, self.field = str(path), field
         super().__init__(f"{path}: {field}: {fix}")
@@ -53,6 +61,8 @@ class EnvError(AgentError, RuntimeError):
 class ProtocolError(AgentError, RuntimeError):
     """A message does not fit: other version, other code, other keys or shapes."""
 
+    exit_code = 2
+
 
 class QuorumError(AgentError, RuntimeError):
     """Too few clients answered a round; the run stops and can be resumed."""
@@ -64,6 +74,8 @@ class BudgetError(AgentError, RuntimeError):
 
 class ResumeError(AgentError, RuntimeError):
     """The output folder holds something that this run must not continue."""
+
+    exit_code = 2
 
 
 class WorkerError(AgentError, RuntimeError):

@@ -76,15 +76,18 @@ def check_hub(path: str) -> None:
     """
     if path in (TINY, SMOLLM2) or path.endswith(GGUF) or Path(path).expanduser().exists():
         return
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError
 
     try:
         if not isinstance(try_to_load_from_cache(path, "config.json"), str):
-            hf_hub_download(path, "config.json")
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = type(error).__name__
-        fix = f"no such model in this machine's cache or on the Hugging Face hub ({reason}); check the id, or give a folder"
+            get_hf_file_metadata(hf_hub_url(path, "config.json"))  # asks once, where a download asks for half a minute
+    except (HfHubHTTPError, HFValidationError) as error:
+        fix = f"the Hugging Face hub has no such model for you ({type(error).__name__}); check the id, or give a folder"
+        raise ConfigError("model.path", path, fix) from error
+    except (HTTPError, OSError) as error:
+        reason = f"is not in this machine's cache, and the Hugging Face hub cannot be reached ({error})"
+        fix = f"{reason}; mend the network, check the id, or give a folder"
         raise ConfigError("model.path", path, fix) from error
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from envs import named, partition, registry
-from flwr_agent import critics, policy, tracking, wire
+from flwr_agent import critics, policy, tracking, wire, writable
 from flwr_agent.config import KEYS, RunConfig
 from flwr_agent.errors import ConfigError
 from flwr_agent.modes import FEDERATED
@@ -120,12 +119,8 @@ def _check_knobs(section: str, chosen: str, explicit: Mapping[str, Any], known: 
 
 
 def _check_folder(output_dir: str) -> None:
-    path = Path(output_dir)
-    existing = next(folder for folder in (path, *path.parents) if folder.exists())
-    if not existing.is_dir():
-        raise ConfigError("output_dir", output_dir, f"{existing} is a file; choose another folder")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise ConfigError("output_dir", output_dir, f"{existing} cannot be written; choose another folder")
+    if reason := writable.why_no_folder(Path(output_dir)):
+        raise ConfigError("output_dir", output_dir, f"{reason}; choose another folder")
 
 
 def _check_worker(config: RunConfig) -> None:

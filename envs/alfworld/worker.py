@@ -69,7 +69,7 @@ def answer(slots: Slots, request: Mapping[str, Any]) -> dict[str, Any]:
             "data_error": [error.path, error.field, str(error).removeprefix(f"{error.path}: {error.field}: ")],
         }
     except (Exception, SystemExit) as error:  # noqa: BLE001  the environment boundary; the translator exits on bad input
-        return {"id": request["id"], "error": f"{type(error).__name__}: {error}"}
+        return {"id": request["id"], "error": " ".join(f"{type(error).__name__}: {error}".split())}
 
 
 def serve(requests: IO[str], replies: IO[str]) -> None:

@@ -138,7 +138,8 @@ def _reachable(servers: Sequence[Server], digest: str) -> list[Server]:
             raise ConfigError("env.digest", digest, fix)
         digest = served
     if not found:
-        raise ConfigError("env.url", ",".join(server.url for server in servers), "; ".join(reasons))
+        fix = f"{'; '.join(reasons)}; start one (`python -m flwr_agent serve`), or correct the address"
+        raise ConfigError("env.url", ",".join(server.url for server in servers), fix)
     for reason in reasons:
-        logger.warning("%s", reason)
+        logger.warning("%s; the other servers play without it", reason)
     return found

@@ -45,11 +45,10 @@ def shown(token: str, port: int) -> Iterator[Path]:
 
 
 def read(token_file: str, url: str) -> str:
-    """The token for a server; `auto` finds the one that a server on this machine made for its port.
+    """The token for a server; `auto` finds the one that a server on this machine made for its port, empty without one.
 
     Raises:
-        ConfigError: no server of this user has made one for that port, there is no such file, or what it holds is too
-            short to be a secret.
+        ConfigError: there is no such file, what it holds is too short to be a secret, or the server is elsewhere.
     """
     if token_file != AUTO:
         return load(Path(token_file), key="env.token_file", fix="give the file that the server was started with")
@@ -57,12 +56,7 @@ def read(token_file: str, url: str) -> str:
     if not is_loopback(address.hostname or ""):
         raise ConfigError("env.token_file", token_file, f"{url} is not on this machine; give a file with its token")
     path = _place(address.port or 0)
-    if not path.exists():
-        fix = (
-            "no server that you started serves there; start one (`python -m flwr_agent serve`), or give env.token_file"
-        )
-        raise ConfigError("env.url", url, fix)
-    return load(path, key="env.token_file", fix="start the server again")
+    return load(path, key="env.token_file", fix="start the server again") if path.exists() else ""
 
 
 def load(path: Path, *, key: str, fix: str) -> str:

@@ -90,7 +90,7 @@ def run(  # noqa: PLR0913 - options of a command
         is_here=not superlink,
     )
     if dry_run:
-        running.show(plan, console)
+        running.show(plan, console, where)
     else:
         running.execute(plan, console, where, detach=detach)
 

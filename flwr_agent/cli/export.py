@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from flwr_agent import presets
+from flwr_agent.cli.options import folder_to_write
 from flwr_agent.cli.parts import Parts
 from flwr_agent.config import resolve
 from flwr_agent.paths import code_hash
@@ -18,7 +19,7 @@ def export(
     context: typer.Context,
     run: Annotated[Path, typer.Argument(help="Folder of the run.")],
     *,
-    out: Annotated[Path, typer.Option(help="Folder to write; new or empty.")],
+    out: Annotated[Path, typer.Option(callback=folder_to_write, help="Folder to write; new or empty.")],
     round_: Annotated[
         int | None, typer.Option("--round", min=0, help="A checkpointed round; the last one if unset.")
     ] = None,

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from flwr_agent.cli import overrides
+from flwr_agent.cli.options import file_to_write
 from flwr_agent.errors import AgentError, ConfigError
 from flwr_agent.hosts.finding import Finding, Verdict
 
@@ -81,7 +82,9 @@ def superlink(
     *,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "0.0.0.0",  # noqa: S104 - sites come from outside
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = 8000,
-    database: Annotated[Path, typer.Option(help="File with the state of runs.", resolve_path=True)] = Path("state.db"),
+    database: Annotated[
+        Path, typer.Option(callback=file_to_write, help="File with the state of runs.", resolve_path=True)
+    ] = Path("state.db"),
     threads: Threads = 1,
 ) -> None:
     """Become a SuperLink: TLS, known sites alone, state on disk; a SuperExec beside it runs the ServerApps."""
@@ -118,6 +121,15 @@ def site(  # noqa: PLR0913 - options of a command
     port: Annotated[
         int, typer.Option(min=1, max=65535, help="Loopback port for ClientApps; each site of a host its own.")
     ] = 9094,
+    trusted_entities: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML file of Flower's, key id: public key; apps that none of them has signed are refused.",
+            exists=True,
+            dir_okay=False,
+            resolve_path=True,
+        ),
+    ] = None,
     threads: Threads = 1,
 ) -> None:
     """Become a site's SuperNode, once its key, port, SuperLink and clock are found to be in order."""
@@ -127,7 +139,7 @@ def site(  # noqa: PLR0913 - options of a command
     commands.check_deployment(commands.installed())
     _insist([network.key(key), network.port(port), *network.superlink(superlink, root_certificates)])
     config = to_node_config({**overrides.parse(settings or []), PARTITION: partition_id})
-    command = commands.supernode(superlink, root_certificates, key, port, config)
+    command = commands.supernode(superlink, root_certificates, key, port, config, trusted_entities)
     launch.become(command, launch.child_env(None, threads=threads))
 
 

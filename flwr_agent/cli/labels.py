@@ -9,14 +9,14 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from flwr_agent.cli.options import finite
+from flwr_agent.cli.options import file_to_write, finite
 from flwr_agent.cli.partition import configured
 
 
 def labels(
     settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides.")] = None,
     *,
-    out: Annotated[Path, typer.Option(help="The trajectories file to write.")],
+    out: Annotated[Path, typer.Option(callback=file_to_write, help="The trajectories file to write.")],
     preset: Annotated[str, typer.Option(help="A name in conf/, or a YAML file.")] = "",
     model: Annotated[str, typer.Option(help="The policy; the preset's own if it is not given.")] = "",
     temperature: Annotated[float, typer.Option(min=0, callback=finite, help="0 answers greedily.")] = 0.0,

@@ -14,6 +14,7 @@ from rich.console import Console
 from flwr_agent import presets
 from flwr_agent.cli import overrides
 from flwr_agent.cli import run as running
+from flwr_agent.cli.options import folder_to_write
 from flwr_agent.config import RunConfig, resolve
 from flwr_agent.errors import ConfigError
 from flwr_agent.hosts.launched import Where
@@ -31,7 +32,10 @@ def matrix(  # noqa: PLR0913 (its options)
     *,
     list_: Annotated[bool, typer.Option("--list", help="Print the path of every cell.")] = False,
     show: Annotated[str, typer.Option(metavar="CELL", help="Print a cell as a preset.")] = "",
-    write: Annotated[Path | None, typer.Option(metavar="DIR", help="Write every cell as a preset under DIR.")] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", callback=folder_to_write, help="Write every cell as a preset under DIR."),
+    ] = None,
     run: Annotated[str, typer.Option(metavar="CELL", help="Run a cell.")] = "",
     scale: Annotated[str, typer.Option(help="`paper`, or `small` for about a minute on a CPU.")] = "paper",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --run: check it and show its cost only.")] = False,
@@ -40,18 +44,30 @@ def matrix(  # noqa: PLR0913 (its options)
     if scale not in SCALES:
         raise ConfigError("--scale", scale, "no such scale", allowed=SCALES)
     given = overrides.parse(settings or [])
+    _check_one(list_=list_, show=show, write=write, run=run, dry_run=dry_run, is_set=bool(given))
     if list_:
         _list(write_line=typer.echo)
     elif show:
         typer.echo(to_yaml(find(show), scale, given), nl=False)
     elif write is not None:
         typer.echo(f"{_write(write, scale, given)} presets in {write}")
-    elif run:
+    else:
         plan = to_plan(find(run), scale, given, base=Path.cwd(), load_strategy=context.obj.load_strategy)
         console = Console()
-        running.show(plan, console) if dry_run else running.execute(plan, console, Where())
-    else:
-        raise ConfigError("matrix", "", "say what to do: --list, --show CELL, --write DIR or --run CELL")
+        running.show(plan, console, Where()) if dry_run else running.execute(plan, console, Where())
+
+
+def _check_one(*, write: Path | None, dry_run: bool, is_set: bool, list_: bool, show: str, run: str) -> None:
+    """Refuse options of which one would be passed over."""
+    asked = {"--list": list_, "--show": show, "--write": write is not None, "--run": run}
+    chosen = [option for option, is_asked in asked.items() if is_asked]
+    if len(chosen) != 1:
+        fix = "say one thing to do: --list, --show CELL, --write DIR or --run CELL"
+        raise ConfigError("matrix", " ".join(chosen), fix)
+    if dry_run and not run:
+        raise ConfigError(chosen[0], "--dry-run", "belongs to --run CELL; leave it out")
+    if is_set and list_:
+        raise ConfigError("--list", "KEY=VALUE", "changes no path; leave the settings out")
 
 
 def to_plan(

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from flwr_agent import presets
 from flwr_agent.cli import overrides
+from flwr_agent.cli.options import file_to_write
 from flwr_agent.config import RunConfig
 
 
@@ -19,8 +20,8 @@ def partition(  # noqa: PLR0913 (its options)
     settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides.")] = None,
     *,
     preset: Annotated[str, typer.Option(help="A name in conf/, or a YAML file.")] = "",
-    html: Annotated[Path | None, typer.Option(help="Write a page with plots there.")] = None,
-    json_: Annotated[Path | None, typer.Option("--json", help="Write the data there.")] = None,
+    html: Annotated[Path | None, typer.Option(callback=file_to_write, help="Write a page with plots there.")] = None,
+    json_: Annotated[Path | None, typer.Option("--json", callback=file_to_write, help="Write the data there.")] = None,
     labels: Annotated[Path | None, typer.Option(help="Success labels for the difficulty axis.")] = None,
     play_tasks: Annotated[
         int, typer.Option(min=0, help="Tasks an oracle plays in each world, and worlds are compared on; 0 plays none.")

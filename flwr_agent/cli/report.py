@@ -7,12 +7,17 @@ from typing import Annotated
 
 import typer
 
+from flwr_agent.cli.options import folder_to_write
+
 
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
     *,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for report.html and figures/; that of a single run, else ./report.")
+        Path | None,
+        typer.Option(
+            callback=folder_to_write, help="Folder for report.html and figures/; that of a single run, else ./report."
+        ),
     ] = None,
 ) -> None:
     """Make one self-contained page and its figures from the ledgers of runs; runs that differ in the seed are pooled."""

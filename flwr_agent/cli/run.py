@@ -91,8 +91,13 @@ def checked(
     return Plan(config=config, explicit=layers.flat | {"output_dir": config.output_dir})
 
 
-def show(plan: Plan, console: Console) -> None:
-    """Print what would run and what it would need."""
+def show(plan: Plan, console: Console, where: Where) -> None:
+    """Print what would run and what it would need.
+
+    Raises:
+        ConfigError: `where` cannot run it.
+    """
+    _check_where(plan.config, where)
     console.print(
         preview.settings(plan.config, frozenset(plan.explicit)), highlight=False, markup=False, soft_wrap=True
     )
@@ -134,8 +139,7 @@ def execute(plan: Plan, console: Console, where: Where, *, detach: bool = False)
         RunFailed: the run's own last word; its log is in the run folder.
     """
     config, output = plan.config, Path(plan.config.output_dir)
-    if where.kind != SIMULATION:
-        _check_for_sites(config, where)
+    _check_where(config, where)
     if not config.fresh and is_complete(output, config):
         console.print(f"{result(output)}\nthis run is complete; add fresh=true to archive it and start over", **PLAIN)
         return
@@ -145,18 +149,15 @@ def execute(plan: Plan, console: Console, where: Where, *, detach: bool = False)
         console, output / LEDGER, rounds=config.federation.rounds, clients=config.federation.clients_per_round
     )
     launch.end_on_sigterm()
-    schedule = faults.scheduled(config)
-    if schedule and where.kind == SUPERLINK:
-        raise ConfigError(
-            faults.KEY, config.federation.faults, "is for simulation and --deployment alone; leave it out"
-        )
     with display.shown(), _flower(plan, where, display) as flower:
         run_id = flower.link.submit(app_folder(flower.link.cwd), plan.explicit, *_options(config, where))
         Launch(where=where, settings=plan.explicit, run_id=run_id).write(output)
         if detach:
             console.print(f"run {run_id} is at {where.superlink}; flwr-agent status {output} says how it goes", **PLAIN)
             return
-        rehearsal = Rehearsal(schedule if where.kind == DEPLOYMENT else (), flower.services, display.finished)
+        rehearsal = Rehearsal(
+            faults.scheduled(config) if where.kind == DEPLOYMENT else (), flower.services, display.finished
+        )
         status = _follow(flower, run_id, log, (flower.tend, rehearsal.step, display.update))
         details = "" if status == COMPLETED else flower.link.details(run_id)
     if status != COMPLETED:
@@ -197,8 +198,13 @@ def _options(config: RunConfig, where: Where) -> tuple[str, ...]:
     return _federation(config, where).options()
 
 
-def _check_for_sites(config: RunConfig, where: Where) -> None:
-    """Refuse before anything starts what every SuperNode would refuse."""
+def _check_where(config: RunConfig, where: Where) -> None:
+    """Refuse before anything starts what every SuperNode would refuse, and faults where we start none."""
+    if where.kind == SIMULATION:
+        return
+    if faults.scheduled(config) and where.kind == SUPERLINK:
+        fix = "is for simulation and --deployment alone; leave it out"
+        raise ConfigError(faults.KEY, config.federation.faults, fix)
     from flwr_agent import protocol
 
     try:

@@ -17,7 +17,7 @@ from flwr_agent.cli.progress import LEDGER, Progress
 from flwr_agent.config import resolve
 from flwr_agent.errors import ResumeError
 from flwr_agent.hosts.launched import FILE, LOGS, SUPERLINK, Launch
-from flwr_agent.hosts.superlink import reached
+from flwr_agent.hosts.superlink import LaunchError, reached
 
 STOP_S = 60.0
 """Seconds a run of this machine has to end everything it started."""
@@ -57,7 +57,7 @@ def stop(folder: Folder) -> None:
         end = time.monotonic() + STOP_S
         while launch.follower():
             if time.monotonic() > end:
-                raise ResumeError(f"process {launch.pid} has not ended within {STOP_S:g} s; see {folder / LOGS}")
+                raise LaunchError(f"process {launch.pid} has not ended within {STOP_S:g} s; see {folder / LOGS}")
             time.sleep(POLL_S)
     typer.echo(f"stopped; go on with: flwr-agent resume {folder}")
 

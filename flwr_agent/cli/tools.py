@@ -13,7 +13,7 @@ from rich.table import Table
 
 from flwr_agent import presets
 from flwr_agent.cli import overrides
-from flwr_agent.cli.options import finite
+from flwr_agent.cli.options import file_to_write, finite
 from flwr_agent.cli.parts import Parts
 from flwr_agent.config import resolve
 from flwr_agent.report.statistics import wilson
@@ -32,7 +32,10 @@ def evaluate(
     round_: Annotated[
         int | None, typer.Option("--round", min=0, help="A round whose model was kept; the last.")
     ] = None,
-    json_: Annotated[Path | None, typer.Option("--json", help="Write outcome, id and type of each task there.")] = None,
+    json_: Annotated[
+        Path | None,
+        typer.Option("--json", callback=file_to_write, help="Write outcome, id and type of each task there."),
+    ] = None,
 ) -> None:
     """Play the held-out tasks with a checkpoint of a run and show success by task type."""
     config = resolve(presets.of_run(run), overrides.parse(settings or []))
@@ -47,6 +50,7 @@ def evaluate(
     Console().print(table)
     if json_ is not None:
         facts = {"round": number, "tasks": reply.tasks, "types": reply.types, "outcomes": reply.outcomes}
+        json_.parent.mkdir(parents=True, exist_ok=True)
         json_.write_text(json.dumps(facts), encoding="utf-8")
 
 

@@ -68,7 +68,9 @@ def superexec(authority: Authority, address: str) -> list[str]:
     )  # fmt: skip
 
 
-def supernode(address: str, root: Path | None, key: Path, port: int, node_config: str) -> list[str]:
+def supernode(
+    address: str, root: Path | None, key: Path, port: int, node_config: str, trusted: Path | None = None
+) -> list[str]:
     """A SuperNode with a key of its own.
 
     Args:
@@ -77,9 +79,11 @@ def supernode(address: str, root: Path | None, key: Path, port: int, node_config
         key: private key whose public half is registered.
         port: loopback port for its ClientApps, different for every SuperNode of a host.
         node_config: what Flower's `--node-config` takes.
+        trusted: YAML file with the keys of those whose apps it runs; None runs any app that the SuperLink sends.
     """
     trust = ("--root-certificates", str(root)) if root else ()
+    signed = ("--trusted-entities", str(trusted)) if trusted else ()
     return launch.tool(
         "flower-supernode", "--superlink", address, *trust, "--auth-supernode-private-key", str(key),
-        "--port", str(port), "--node-config", node_config,
+        "--port", str(port), "--node-config", node_config, *signed,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from flwr_agent import lines, presets
+from flwr_agent.errors import ConfigError
 
 Line = Mapping[str, Any]
 AXES = {"rounds": "federated round", "env_steps": "environment steps of all clients", "tokens": "tokens generated"}
@@ -104,6 +105,18 @@ class Pool:
         """Rounds that every run has scored."""
         scored = [{line["round"] for line in run.evaluations} for run in self.runs]
         return sorted(set.intersection(*scored))
+
+    def check_seeds(self) -> None:
+        """Refuse to count one seed twice.
+
+        Raises:
+            ConfigError: two runs have the same one; named.
+        """
+        first: dict[int, Run] = {}
+        for run in self.runs:
+            if (other := first.setdefault(run.seed, run)) is not run:
+                fix = f"has the configuration and the seed {run.seed} of {other.name}; give one of the two"
+                raise ConfigError("RUN", run.name, fix)
 
 
 def pools(runs: Sequence[Run]) -> list[Pool]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from flwr_agent import page
-from flwr_agent.errors import ConfigError
 from flwr_agent.report import figures, tables
 from flwr_agent.report.figures import Figure
 from flwr_agent.report.runs import AXES, Pool, Run, pools
@@ -59,12 +57,12 @@ def write(folders: Sequence[Path], out: Path) -> Path:
 
     Raises:
         DataError: a folder is not one of a run.
-        ConfigError: a run is given twice, or matplotlib or jinja2 is not installed.
+        ConfigError: a pool has a seed twice, or matplotlib or jinja2 is not installed.
     """
-    for folder, count in Counter(folder.resolve() for folder in folders).items():
-        if count > 1:
-            raise ConfigError("RUN", str(folder), "is given twice and would count as two seeds; give each run once")
-    return write_pools(pools([Run.read(folder) for folder in folders]), out)
+    found = pools([Run.read(folder) for folder in folders])
+    for pool in found:
+        pool.check_seeds()
+    return write_pools(found, out)
 
 
 def write_pools(found: Sequence[Pool], out: Path) -> Path:

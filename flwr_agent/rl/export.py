@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from peft import PeftModel
 
+from flwr_agent import writable
 from flwr_agent.arrays import ACTOR, CRITIC, part
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
@@ -56,24 +56,20 @@ def export(config: RunConfig, arrays: Arrays, out: Path, *, facts: Mapping[str, 
         raise ConfigError("--out", str(out), "exists and is not an empty folder; choose another")
     policy, tokenizer, written = load_policy(config), load_tokenizer(config), [out]
     load_weights(policy, part(arrays, ACTOR))
-    unfinished = out.with_name(out.name + ".tmp")
-    shutil.rmtree(unfinished, ignore_errors=True)
     what = f"{config.model.path} after federated {config.algorithm.name.upper()} on {config.env.name}."
-    if isinstance(policy, PeftModel):
-        policy.save_pretrained(str(unfinished / "adapter"))
-        written.append(out / "adapter")
-        what += f" LoRA of rank {config.model.lora.rank}, merged here and by itself in `adapter/`."
-        policy = policy.merge_and_unload()
-    if values := part(arrays, CRITIC):
-        model = critic.build(policy)
-        load_weights(model, values)
-        model.save_pretrained(unfinished / "critic")
-        written.append(out / "critic")
-    policy.save_pretrained(unfinished)
-    tokenizer.save_pretrained(unfinished)
-    rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
-    (unfinished / "README.md").write_text(CARD.format(title=out.name, what=what, facts=rows), encoding="utf-8")
-    if out.exists():
-        out.rmdir()
-    unfinished.rename(out)
+    with writable.whole(out) as unfinished:
+        if isinstance(policy, PeftModel):
+            policy.save_pretrained(str(unfinished / "adapter"))
+            written.append(out / "adapter")
+            what += f" LoRA of rank {config.model.lora.rank}, merged here and by itself in `adapter/`."
+            policy = policy.merge_and_unload()
+        if values := part(arrays, CRITIC):
+            model = critic.build(policy)
+            load_weights(model, values)
+            model.save_pretrained(unfinished / "critic")
+            written.append(out / "critic")
+        policy.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+        rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
+        (unfinished / "README.md").write_text(CARD.format(title=out.name, what=what, facts=rows), encoding="utf-8")
     return written

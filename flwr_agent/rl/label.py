@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from envs.base import EnvAdapter, Task
+from flwr_agent import writable
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import ConfigError
+from flwr_agent.errors import ConfigError, DataError
 from flwr_agent.rl.episode import StopReason
 from flwr_agent.rl.learner import Learner
 from flwr_agent.world import to_adapter
@@ -37,6 +38,7 @@ def label(
 
     Raises:
         ConfigError: the part file is of another policy, environment or rollout.
+        DataError: it is no part file.
     """
     adapter, learner = to_adapter(config), Learner(config)
     tasks, facts = adapter.tasks("train"), _facts(config, adapter, learner, temperature)
@@ -76,15 +78,21 @@ def _play(learner: Learner, tasks: Sequence[Task], temperature: float) -> dict[s
 
 def _resume(part: Path, facts: Mapping[str, Any]) -> dict[str, bool | None]:
     """What the whole lines of a part file hold; starts one where there is none."""
-    lines = part.read_bytes().split(b"\n")[:-1] if part.exists() else []
-    if not lines:
+    if not part.exists():
         part.write_text(json.dumps(facts) + "\n", encoding="utf-8")
         return {}
-    if json.loads(lines[0]) != facts:
+    lines = part.read_bytes().split(b"\n")[:-1]
+    try:
+        begun, *won = map(json.loads, lines)
+        played = dict(won)
+    except (ValueError, TypeError) as error:
+        fix = f"holds no labels begun by this command ({error}); delete it or choose another --out"
+        raise DataError(part, "lines", fix) from error
+    if begun != facts:
         fix = "was begun with another policy, environment or rollout; delete it or choose another --out"
         raise ConfigError("out", str(part), fix)
     part.write_bytes(b"\n".join(lines) + b"\n")
-    return dict(json.loads(line) for line in lines[1:])
+    return played
 
 
 def _append(part: Path, played: Mapping[str, bool | None]) -> None:
@@ -99,7 +107,6 @@ def _write(out: Path, facts: Mapping[str, Any], won: Mapping[str, bool | None]) 
     counts = {"total_trajectories": len(labels), "successes": sum(labels.values())}
     metadata = {**facts, **counts, "env_errors": len(won) - len(labels)}
     rows = [{"task_info": {"task_id": i}, "traj_info": {"success": success}} for i, success in labels.items()]
-    unfinished = out.with_name(out.name + ".tmp")
-    unfinished.write_text(json.dumps({"metadata": metadata, "trajectories": rows}, indent=0), encoding="utf-8")
-    unfinished.replace(out)
+    with writable.whole(out) as unfinished:
+        unfinished.write_text(json.dumps({"metadata": metadata, "trajectories": rows}, indent=0), encoding="utf-8")
     return metadata

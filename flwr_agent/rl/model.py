@@ -22,7 +22,7 @@ from envs import named
 from flwr_agent.arrays import digest
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
-from flwr_agent.policy import GGUF, SMOLLM2, TINY, check_model, gguf_file
+from flwr_agent.policy import GGUF, SMOLLM2, TINY, check_hub, check_model, gguf_file
 from flwr_agent.rl.lora import Unadapted, adapt
 
 disable_progress_bar()
@@ -120,7 +120,7 @@ def locate(config: RunConfig) -> str:
     """Folder or hub id of the policy; what this machine has to make of it (tiny, GGUF) is made first, once.
 
     Raises:
-        ConfigError: no such folder, or one that lacks config, weights, tokenizer or chat template.
+        ConfigError: no such folder, one that lacks config, weights, tokenizer or chat template, or no such hub id.
         DataError: a JSON file of the model is malformed.
     """
     path = config.model.path
@@ -133,6 +133,7 @@ def locate(config: RunConfig) -> str:
 
         return str(converted(gguf_file(path)))
     check_model(path)
+    check_hub(path)
     folder = Path(path).expanduser()
     return str(folder) if folder.is_dir() else path
 

@@ -10,6 +10,7 @@ from envs import registry
 from envs.base import Task
 from envs.check import check
 from envs.tinyguess import Guess, TinyGuess
+from flwr_agent.errors import DataError
 
 _COUNTER = itertools.count()
 
@@ -41,6 +42,11 @@ class Raising(Guess):
         if not action:
             raise ValueError("empty")
         return await super().step(action)
+
+
+class Damaged(Guess):
+    async def reset(self, task, *, seed):
+        raise DataError("games.json", "content", "is not JSON")
 
 
 class JunkMatters(Guess):
@@ -109,6 +115,11 @@ def growing_tasks(self, split):
 def test_a_broken_clause_is_named(adapter, message):
     problems = check(adapter, episodes=3)
     assert any(re.search(message, problem) for problem in problems), problems
+
+
+def test_a_damaged_data_file_is_no_breach_of_the_contract():
+    with pytest.raises(DataError, match=r"games\.json: content: is not JSON"):
+        check(broken(make=lambda self: Damaged()), episodes=1)
 
 
 def test_too_long_an_oracle_is_named():

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from packaging.version import Version
 
@@ -16,6 +18,12 @@ from flwr_agent.hosts import commands
 def test_a_simulation_is_told_its_address_in_the_way_its_flower_takes(release: str, address: list[str]):
     command = commands.simulation("127.0.0.1", 5, 6, Version(release))
     assert command[1:] == ["--insecure", "--simulation", *address]
+
+
+def test_a_supernode_runs_apps_of_trusted_entities_alone_where_a_site_names_them():
+    place = ("superlink.example.org:8000", Path("/ca.crt"), Path("/key"), 9094, "partition-id=0")
+    assert "--trusted-entities" not in commands.supernode(*place)
+    assert commands.supernode(*place, Path("/trusted.yaml"))[-2:] == ["--trusted-entities", "/trusted.yaml"]
 
 
 def test_a_flower_that_cannot_deploy_is_refused_in_a_line_that_names_the_one_it_takes():

@@ -1,4 +1,5 @@
 import re
+import shutil
 
 import pytest
 from ledgers import evaluation, run_folder
@@ -60,10 +61,12 @@ def test_runs_side_by_side_are_labelled_and_seeds_pooled(tmp_path):
     assert "<td>0.438</td><td>0.088</td><td>0.375 to 0.500</td>" in text
 
 
-def test_a_run_given_twice_is_not_two_seeds(tmp_path):
-    folder = run_folder(tmp_path / "run")
-    with pytest.raises(ConfigError, match="given twice"):
-        write([folder, tmp_path / "other" / ".." / "run"], tmp_path / "page")
+def test_a_run_given_twice_or_copied_is_not_two_seeds(tmp_path):
+    folder = run_folder(tmp_path / "run", seed=7)
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    for again in (folder, folder / ".." / "run", copy):
+        with pytest.raises(ConfigError, match=f"RUN='{again.name}': has the configuration and the seed 7 of run; give"):
+            write([folder, again], tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
 

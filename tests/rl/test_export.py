@@ -104,6 +104,18 @@ def test_a_critic_stands_beside_its_policy_and_starts_the_next_run(tmp_path):
     assert digest(initial_model(again).arrays) == digest(arrays)
 
 
+def test_nothing_beside_the_folder_is_touched(tmp_path):
+    run_of(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out.tmp").mkdir()
+    (tmp_path / "out.tmp" / "mine").write_text("")
+    before = {path.name for path in tmp_path.iterdir()}
+    export(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == before
+    assert (tmp_path / "out.tmp" / "mine").is_file()
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
 def test_what_stands_in_the_way_is_named(tmp_path):
     run_of(tmp_path)
     (tmp_path / "out").mkdir()

@@ -10,7 +10,7 @@ from envs.partition import shard
 from envs.partition.labels import read_labels
 from flwr_agent.cli.app import app
 from flwr_agent.config import resolve
-from flwr_agent.errors import ConfigError
+from flwr_agent.errors import ConfigError, DataError
 from flwr_agent.rl import label as labelling
 from flwr_agent.rl.learner import Learner
 from flwr_agent.world import to_adapter
@@ -86,6 +86,15 @@ def test_what_another_policy_began_is_not_gone_on_with(config, tmp_path):
     out.with_name("labels.json.part").write_text(json.dumps({"policy": "another"}) + "\n")
     with pytest.raises(ConfigError, match=r"out='.*labels\.json\.part': was begun with another policy"):
         label(config, out)
+
+
+@pytest.mark.parametrize("text", ["", "mine", "mine\n", "{}\n[1]\n"])
+def test_a_file_of_somebody_elses_in_the_way_is_named_and_stays(config, tmp_path, text):
+    part = tmp_path / "labels.json.part"
+    part.write_text(text)
+    with pytest.raises(DataError, match=r"labels\.json\.part: lines: holds no labels"):
+        label(config, tmp_path / "labels.json")
+    assert part.read_text() == text
 
 
 def test_a_task_whose_environment_fails_gets_no_label(config, tmp_path, monkeypatch):

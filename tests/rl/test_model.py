@@ -1,7 +1,10 @@
 """Model folders that cannot be a policy are refused by `model.path`, with what to do."""
 
+import http.server
 import json
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -188,6 +191,38 @@ def test_an_id_that_no_hub_has_is_one_line(monkeypatch: pytest.MonkeyPatch):
         with pytest.raises(ConfigError, match="check the id, or give a folder") as caught:
             check_hub(path)
         assert len(str(caught.value).splitlines()) == 1
+        assert "the Hugging Face hub cannot be reached" in str(caught.value)
+
+
+class Unknowing(http.server.BaseHTTPRequestHandler):
+    """A hub that knows no model."""
+
+    def do_HEAD(self):
+        self.send_response(404)
+        self.send_header("X-Error-Code", "RepoNotFound")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_id_is_asked_for_once(monkeypatch: pytest.MonkeyPatch, is_there: bool):
+    """Also where nothing answers: a download would try again for half a minute before it says so."""
+    with http.server.HTTPServer(("127.0.0.1", 0), Unknowing) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        place = f"http://127.0.0.1:{server.server_port if is_there else 9}"
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", place)
+        monkeypatch.setattr(
+            "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", place + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        start = time.monotonic()
+        with pytest.raises(ConfigError, match="has no such model for you" if is_there else "hub cannot be reached"):
+            load_policy(config(model__path="nobody/no-such-model"))
+        assert time.monotonic() - start < 10
+        server.shutdown()
+        thread.join()
 
 
 def test_forwards_in_bfloat16_train_masters_in_fp32(whole: Path):

@@ -20,7 +20,7 @@ from tests.envs.remote.hosting import TOKEN, judge
         ("none", r"env\.url='none': give http://HOST:PORT"),
         ("ftp://host", r"env\.url='ftp://host'"),
         ("http://elsewhere.example:1", r"is not on this machine; give a file with its token"),
-        ("http://127.0.0.1:1", r"env\.url='http://127\.0\.0\.1:1': no server that you started serves there"),
+        ("http://127.0.0.1:1", r"env\.url='http://127\.0\.0\.1:1': .* cannot be reached: .*refused; start one"),
         ("http://127.0.0.1:99999", r"env\.url='http://127\.0\.0\.1:99999': give http://HOST:PORT"),
         ("http://127.0.0.1:abc", r"env\.url='http://127\.0\.0\.1:abc': give http://HOST:PORT"),
         ("http://[::1", r"env\.url='http://\[::1': give http://HOST:PORT"),

@@ -159,13 +159,16 @@ def test_servers_of_two_environments_are_refused(served):
         remote(one, settings={"url": f"{one.url},{two.url}"})
 
 
-def test_a_server_that_is_down_is_left_out_and_none_at_all_is_refused(served):
+def test_a_server_that_is_down_is_left_out_and_none_at_all_is_refused(served, caplog):
     host, down = served("tinyguess"), f"http://127.0.0.1:{free_ports(1)[0]}"
     adapter = remote(host, settings={"url": f"{down},{host.url}"})
+    assert [f"{down} cannot be reached" in message for message in caplog.messages] == [True]
     task = adapter.tasks("train")[0]
     for _ in range(2):
         assert asyncio.run(play(adapter, task, adapter.oracle(task), seed=0))[-1].info["success"]
-    with pytest.raises(ConfigError, match=rf"env\.url='{down}': {down} cannot be reached: .*Connection refused$"):
+    with pytest.raises(
+        ConfigError, match=rf"env\.url='{down}': {down} cannot be reached: .*Connection refused; start one"
+    ):
         remote(host, settings={"url": down})
 
 
