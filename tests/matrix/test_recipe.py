@@ -126,7 +126,7 @@ def test_the_command_lists_and_shows():
 
 
 def test_the_command_asks_what_to_do_and_refuses_other_scales():
-    with pytest.raises(ConfigError, match="say what to do"):
+    with pytest.raises(ConfigError, match="say one thing to do"):
         command()
     with pytest.raises(ConfigError, match="--scale='tiny': no such scale"):
         command("--list", "--scale", "tiny")
