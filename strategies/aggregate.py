@@ -22,7 +22,7 @@ class Aggregator(Protocol):
     """Takes the sound replies of a round one by one, in ascending client id, and gives what they make together."""
 
     def add(self, arrays: Mapping[str, np.ndarray], weight: float) -> None:
-        """Take one reply; its arrays are read-only views that are gone afterwards."""
+        """Take one reply; its arrays are read-only views, alive for as long as they are kept."""
 
     def value(self) -> Arrays:
         """Arrays that the caller may change; called once, after the last `add`."""
@@ -30,11 +30,12 @@ class Aggregator(Protocol):
 
 
 class Mean:
-    """The weighted mean of everything added so far: one fp32 accumulator, whatever the number of clients.
+    """The weighted mean of everything added so far: one fp32 accumulator and one reply, whatever the number of clients.
 
     West's update `m += (x - m) * w / W` (Comm. ACM 22(9), 1979) instead of a sum that is divided at the end: one array,
     or any number of equal ones, is its own mean bit for bit, which `n * x / n` is not from n = 3 on. Bits depend on the
-    order of `add`, never on the number of threads.
+    order of `add`, never on the number of threads. Every second reply waits for the next one, so that the accumulator
+    passes through memory once for two of them.
 
     Example:
         >>> mean = Mean()
@@ -47,25 +48,32 @@ class Mean:
     def __init__(self) -> None:
         self._mean: Arrays = {}
         self._weight = 0.0
+        self._waiting: list[tuple[Mapping[str, np.ndarray], np.float32]] = []
 
     def add(self, arrays: Mapping[str, np.ndarray], weight: float) -> None:
         """Fold in arrays of the names and shapes of the first ones; check them before, for a fold cannot be undone."""
         if weight <= 0:
             raise ValueError(f"weight {weight} must be positive")
         self._weight += weight
-        share = np.float32(weight / self._weight)
-        with ThreadPoolExecutor(NUM_THREADS) as pool:
-            if not self._mean:
-                copies = pool.map(lambda values: np.array(values, order="C"), arrays.values())
-                self._mean = dict(zip(arrays, copies, strict=True))
-                return
-            parts = itertools.chain.from_iterable(spans(into, arrays[name]) for name, into in self._mean.items())
-            list(pool.map(lambda span: _blend(span[0], span[1], share), parts))
+        self._waiting.append((arrays, np.float32(weight / self._weight)))
+        if len(self._waiting) == 2:
+            self._fold()
 
     def value(self) -> Arrays:
         """Hand out the mean and forget it; the next `add` starts a new one."""
+        self._fold()
         mean, self._mean, self._weight = self._mean, {}, 0.0
         return mean
+
+    def _fold(self) -> None:
+        replies, self._waiting = self._waiting, []
+        if replies and not self._mean:
+            self._mean = {name: np.empty(values.shape, values.dtype) for name, values in replies[0][0].items()}
+        shares = [share for _, share in replies]
+        parts = ((into, *(arrays[name] for arrays, _ in replies)) for name, into in self._mean.items() if replies)
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
+            cut = itertools.chain.from_iterable(itertools.starmap(spans, parts))
+            list(pool.map(lambda span: _blend(span[0], span[1:], shares), cut))
 
 
 def spans(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
@@ -84,10 +92,15 @@ def _cut(arrays: Sequence[np.ndarray], size: int) -> Iterator[tuple[np.ndarray, 
         yield tuple(values[start : start + size] for values in flat)
 
 
-def _blend(into: np.ndarray, new: np.ndarray, share: np.float32) -> None:
+def _blend(into: np.ndarray, replies: Sequence[np.ndarray], shares: Sequence[np.float32]) -> None:
+    """Move a part of the mean towards each reply by its share; a share of 1 takes the place of what is there."""
     scratch = np.empty(min(BLEND, into.size), into.dtype)
-    for block, other in _cut((into, new), BLEND):
+    for block, *others in _cut((into, *replies), BLEND):
         step = scratch[: block.size]
-        np.subtract(other, block, out=step)
-        step *= share
-        block += step
+        for other, share in zip(others, shares, strict=True):
+            if share == 1.0:
+                block[...] = other
+                continue
+            np.subtract(other, block, out=step)
+            step *= share
+            block += step
