@@ -2,7 +2,8 @@
 
 From Flower records to a Flower record, ours (every value checked for NaN before it is folded) beside Flower's own, in
 turns in one process, with the time that the memory alone would need: 12 bytes per parameter and client. Memory is what
-the process grows by at most while it works, in models; the replies themselves are there before.
+the process grows by at most, in models: of ours in a turn of its own in which replies come one by one, without the one in
+hand; of Flower's, which takes a list of all replies, without any of them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from flwr.app import ArrayRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
 from rich.console import Console
 from rich.table import Table
@@ -28,7 +29,8 @@ from strategies.aggregate import Mean
 NUM_TENSORS = 25
 NUM_DISTINCT = 2
 """Distinct replies, larger than any cache; clients take turns with them, so that the machine need not hold ten models."""
-REPEATS = 3
+REPEATS = 5
+OURS, FLOWERS = "ours, checked", "Flower's FedAvg"
 CLEAR_PEAK = Path("/proc/self/clear_refs")
 """Linux: writing 5 to it makes the present resident size the largest so far."""
 
@@ -41,17 +43,26 @@ def reply(seed: int, num_parameters: int) -> ArrayRecord:
     return to_record(arrays, keep_input=False)
 
 
-def ours(replies: list[ArrayRecord]) -> ArrayRecord:
+def arriving(replies: Iterable[ArrayRecord]) -> Iterable[ArrayRecord]:
+    """Copies of replies, each made when it is asked for."""
+    for record in replies:
+        yield ArrayRecord(
+            {name: Array(a.dtype, a.shape, a.stype, bytes(memoryview(a.data))) for name, a in record.items()}
+        )
+
+
+def ours(replies: Iterable[ArrayRecord], like: ArrayRecord) -> ArrayRecord:
     """Check and fold as a round does."""
-    mean, base = Mean(), from_record(replies[0])
+    mean, base = Mean(), from_record(like)
     for record in replies:
         arrays = from_record(record)
         check_like(arrays, base)
         mean.add(arrays, 1.0)
+        del record, arrays  # as a round lets go of a reply before it asks for the next
     return to_record(mean.value(), keep_input=False)
 
 
-def flowers(replies: list[ArrayRecord]) -> ArrayRecord:
+def flowers(replies: Sequence[ArrayRecord]) -> ArrayRecord:
     """Flower's FedAvg."""
     weight = MetricRecord({"num-examples": 1})
     return aggregate_arrayrecords([RecordDict({"arrays": r, "metrics": weight}) for r in replies], "num-examples")
@@ -97,32 +108,32 @@ def peak_bytes() -> int:
 
 
 def main(num_parameters: int, num_clients: int) -> None:
-    """Print the table: of each, the fastest of three runs taken in turns, since other processes can only slow one down."""
+    """Print the table: of each, the fastest of some runs taken in turns, since other processes can only slow one down."""
     distinct = [reply(seed, num_parameters) for seed in range(NUM_DISTINCT)]
     replies = [distinct[i % NUM_DISTINCT] for i in range(num_clients)]
     works = {
         "memory alone": lambda: memory_only(num_parameters, num_clients),
-        "ours, checked": lambda: ours(replies),
-        "Flower's FedAvg": lambda: flowers(replies),
+        OURS: lambda: ours(replies, replies[0]),
+        FLOWERS: lambda: flowers(replies),
     }
     costs = [{name: cost_of(work) for name, work in works.items()} for _ in range(REPEATS)]
     best = {name: min((cost[name] for cost in costs), key=lambda cost: cost.seconds) for name in works}
+    model = 4 * num_parameters
+    extra = {
+        OURS: cost_of(lambda: ours(arriving(replies), replies[0])).peak_bytes / model - 1,
+        FLOWERS: max(cost[FLOWERS].peak_bytes for cost in costs) / model,
+    }
     table = Table("", "seconds", "CPU seconds", "GB/s", "peak extra, models")
     for name, cost in best.items():
-        rate, extra = 12 * num_parameters * num_clients / cost.seconds / 1e9, cost.peak_bytes / num_parameters / 4
-        table.add_row(
-            name,
-            f"{cost.seconds:.2f}",
-            f"{cost.cpu_seconds:.2f}",
-            f"{rate:.1f}",
-            "" if "alone" in name else f"{extra:.2f}",
-        )
-    ahead, other = from_record(ours(replies)), from_record(flowers(replies))
+        rate = 3 * model * num_clients / cost.seconds / 1e9
+        memory = f"{extra[name]:.2f}" if name in extra else ""
+        table.add_row(name, f"{cost.seconds:.2f}", f"{cost.cpu_seconds:.2f}", f"{rate:.1f}", memory)
+    ahead, other = from_record(ours(replies, replies[0])), from_record(flowers(replies))
     difference = max(float(np.abs(ahead[name] - other[name]).max()) for name in ahead)
     console = Console()
     console.print(f"{num_clients} clients x {num_parameters / 1e6:g} M fp32 parameters, {NUM_THREADS} threads")
     console.print(table)
-    slower = [cost["Flower's FedAvg"].seconds / cost["ours, checked"].seconds for cost in costs]
+    slower = [cost[FLOWERS].seconds / cost[OURS].seconds for cost in costs]
     console.print(f"Flower's takes {statistics.median(slower):.1f} times as long (median of {REPEATS} turns)")
     console.print(f"largest difference between the two means: {difference:.1e}")
 

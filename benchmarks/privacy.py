@@ -1,7 +1,8 @@
 """What privacy costs: `python -m benchmarks.privacy [FOLDER] [KEY=VALUE ...]`.
 
-TinyGuess with 50 clients in every round, which train adapters of rank 1: the same run with more and more noise, what it
-spends, by our accountant and by Opacus', and what it wins. Runs that are complete are not repeated.
+TinyGuess with 50 clients in every round, which train adapters of rank 1 with a frozen A: the same run with more and more
+noise, what it spends, by our accountant and by Opacus', and what it wins. Tasks are played at the temperature of training.
+Runs that are complete are not repeated.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from pathlib import Path
 
 from benchmarks.arms import ledger_of, of_kind, show, success
 
-CLIENTS, ROUNDS = 50, 6
+CLIENTS, ROUNDS = 50, 8
 SETTINGS = (
     "preset=tinyguess",
     f"federation.total_clients={CLIENTS}",
     f"federation.clients_per_round={CLIENTS}",
     f"federation.rounds={ROUNDS}",
     "evaluation.tasks=256",
+    "evaluation.temperature=1.0",
     f"evaluation.every={ROUNDS}",
+    "strategy.name=lora_frozen_a",
     "model.lora.rank=1",
     "trainer.tasks_per_step=2",
-    "trainer.lr=0.01",
+    "trainer.lr=0.05",
 )
 CLIP = 0.5
 NOISES = (0.3, 1.0, 3.0)

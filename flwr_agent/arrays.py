@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_agent import inplace
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays
 
@@ -88,16 +89,32 @@ def to_array(values: np.ndarray) -> Array:
     return Array(DTYPE.name, values.shape, "numpy.ndarray", b"".join((_header(values.shape), values.data)))
 
 
+def blank(shape: tuple[int, ...]) -> np.ndarray:
+    """fp32 zeros to be filled in, which `to_record(keep_input=False)` hands over without a copy."""
+    return inplace.zeros(_header(shape), shape, DTYPE)
+
+
 def to_record(arrays: Arrays, *, keep_input: bool = True) -> ArrayRecord:
     """A record of these arrays in their order; `keep_input=False` empties the dict on the way, to hold one copy only."""
     from flwr.app import ArrayRecord
 
     record, names = ArrayRecord(), list(arrays)
     with ThreadPoolExecutor(NUM_THREADS) as pool:
-        made = pool.map(lambda name: to_array(arrays[name] if keep_input else arrays.pop(name)), names)
+        made = pool.map(lambda name: to_array(arrays[name]) if keep_input else _handed_over(arrays, name), names)
         for name, array in zip(names, made, strict=True):
             record[name] = array
     return record
+
+
+def _handed_over(arrays: Arrays, name: str) -> Array:
+    from flwr.app import Array
+
+    values = arrays.pop(name)
+    buffer, shape = getattr(values, "buffer", None), values.shape
+    if buffer is None:
+        return to_array(values)
+    del values  # with it goes the last way to change the bytes, so that they need no copy
+    return Array(DTYPE.name, shape, "numpy.ndarray", buffer.getvalue())
 
 
 def from_record(record: ArrayRecord) -> Arrays:
@@ -147,8 +164,11 @@ def _is_finite(values: np.ndarray) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, flat.size, _CHECKED):
             block = flat[start : start + _CHECKED]
-            # A sum that is finite proves its terms finite; one that is not may only have overflowed.
-            if not math.isfinite(np.add.reduce(block)) and not np.isfinite(block).all():
+            half = (block.size + 1) // 2
+            # A finite sum of products proves every factor finite; one that is not may only have overflowed. Two halves
+            # multiplied are read as two streams, at nearly twice the rate of the sum of one.
+            product = np.einsum("i,i->", block[:half], block[-half:])
+            if not math.isfinite(product) and not np.isfinite(block).all():
                 return False
     return True
 

@@ -9,12 +9,12 @@ from typing import Protocol
 
 import numpy as np
 
-from flwr_agent.arrays import BLOCK, NUM_THREADS
+from flwr_agent.arrays import BLOCK, NUM_THREADS, blank
 from flwr_agent.requests import Arrays
 
 SPAN = 64 * BLOCK
 """Elements one task of the thread pool works through."""
-BLEND = 4 * BLOCK
+BLEND = 2 * BLOCK
 """Elements blended at a time: threads that take turns with the interpreter's lock get on better with few long steps."""
 
 
@@ -41,21 +41,22 @@ class Mean:
         >>> mean = Mean()
         >>> mean.add({"actor/w": np.float32([1, 2])}, weight=3)
         >>> mean.add({"actor/w": np.float32([5, 6])}, weight=1)
-        >>> mean.value()
-        {'actor/w': array([2., 3.], dtype=float32)}
+        >>> mean.value()["actor/w"].tolist()
+        [2.0, 3.0]
     """
 
     def __init__(self) -> None:
         self._mean: Arrays = {}
         self._weight = 0.0
-        self._waiting: list[tuple[Mapping[str, np.ndarray], np.float32]] = []
+        self._waiting: list[tuple[Mapping[str, np.ndarray], np.float32 | None]] = []
 
     def add(self, arrays: Mapping[str, np.ndarray], weight: float) -> None:
         """Fold in arrays of the names and shapes of the first ones; check them before, for a fold cannot be undone."""
         if weight <= 0:
             raise ValueError(f"weight {weight} must be positive")
+        share = np.float32(weight / (self._weight + weight)) if self._weight else None
         self._weight += weight
-        self._waiting.append((arrays, np.float32(weight / self._weight)))
+        self._waiting.append((arrays, share))
         if len(self._waiting) == 2:
             self._fold()
 
@@ -67,11 +68,12 @@ class Mean:
 
     def _fold(self) -> None:
         replies, self._waiting = self._waiting, []
-        if replies and not self._mean:
-            self._mean = {name: np.empty(values.shape, values.dtype) for name, values in replies[0][0].items()}
-        shares = [share for _, share in replies]
-        parts = ((into, *(arrays[name] for arrays, _ in replies)) for name, into in self._mean.items() if replies)
+        if not replies:
+            return
+        first, shares = replies[0][0], [share for _, share in replies]
+        self._mean = self._mean or {name: blank(values.shape) for name, values in first.items()}
         with ThreadPoolExecutor(NUM_THREADS) as pool:
+            parts = ((into, *(arrays[name] for arrays, _ in replies)) for name, into in self._mean.items())
             cut = itertools.chain.from_iterable(itertools.starmap(spans, parts))
             list(pool.map(lambda span: _blend(span[0], span[1:], shares), cut))
 
@@ -87,18 +89,18 @@ def blocks(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
 
 
 def _cut(arrays: Sequence[np.ndarray], size: int) -> Iterator[tuple[np.ndarray, ...]]:
-    flat = [values.reshape(-1) for values in arrays]
+    flat = [np.asarray(values).reshape(-1) for values in arrays]
     for start in range(0, flat[0].size, size):
         yield tuple(values[start : start + size] for values in flat)
 
 
-def _blend(into: np.ndarray, replies: Sequence[np.ndarray], shares: Sequence[np.float32]) -> None:
-    """Move a part of the mean towards each reply by its share; a share of 1 takes the place of what is there."""
+def _blend(into: np.ndarray, replies: Sequence[np.ndarray], shares: Sequence[np.float32 | None]) -> None:
+    """Move a part of the mean towards each reply by its share; the first of all, without one, is the mean."""
     scratch = np.empty(min(BLEND, into.size), into.dtype)
     for block, *others in _cut((into, *replies), BLEND):
         step = scratch[: block.size]
         for other, share in zip(others, shares, strict=True):
-            if share == 1.0:
+            if share is None:
                 block[...] = other
                 continue
             np.subtract(other, block, out=step)

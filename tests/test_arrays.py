@@ -117,6 +117,14 @@ def test_one_nan_in_the_last_block_is_found():
         arrays.check_like({"w": big}, {"w": big})
 
 
+@given(st.integers(1, 9), st.data(), st.sampled_from([np.nan, np.inf, -np.inf]))
+def test_a_value_that_is_no_number_is_found_wherever_it_stands_also_among_zeros(size, data, bad):
+    values = np.zeros(size, np.float32)
+    values[data.draw(st.integers(0, size - 1))] = bad
+    with pytest.raises(ProtocolError, match="NaN"):
+        arrays.check_like({"w": values}, {"w": values})
+
+
 def test_large_finite_values_whose_sum_overflows_pass():
     huge = np.full(1000, np.finfo(np.float32).max, np.float32)
     arrays.check_like({"w": huge}, {"w": huge})

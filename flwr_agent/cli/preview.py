@@ -95,8 +95,8 @@ def _model_rows(config: RunConfig, of_model: Size | None) -> list[tuple[str, str
         ),
         (
             "server memory",
-            to_bytes(3 * sent),
-            f"(global model + sum + one reply) x {models}, for any number of clients",
+            to_bytes(4 * sent),
+            f"(global model + mean + two replies) x {models}, for any number of clients",
         ),
         ("traffic", to_bytes(2 * clients * sent), f"2 directions x {clients} clients x {models}"),
     ]

@@ -1,3 +1,5 @@
+import weakref
+
 import numpy as np
 import pytest
 from fakes import model
@@ -35,6 +37,27 @@ def test_the_mean_is_within_rounding_of_the_exact_one(replies):
     values, many = zip(*replies, strict=True)
     exact = np.average(np.asarray(values, dtype=np.float64), axis=0, weights=many)
     np.testing.assert_allclose(mean_of(values, many), exact, rtol=1e-6, atol=1e-30 + 1e-6 * np.abs(values).max())
+
+
+@given(st.lists(st.tuples(hnp.arrays(np.float32, (5,), elements=finite), weights), min_size=1, max_size=7))
+def test_waiting_for_the_next_reply_changes_no_bit(replies):
+    one_by_one, total = replies[0][0].copy(), replies[0][1]
+    for values, weight in replies[1:]:
+        total += weight
+        one_by_one += (values - one_by_one) * np.float32(weight / total)
+    assert np.array_equal(mean_of(*zip(*replies, strict=True)), one_by_one)
+
+
+def test_at_most_one_reply_waits_for_the_next():
+    mean, given_out = Mean(), []
+    for seed in range(5):
+        reply = model(seed)
+        given_out += map(weakref.ref, reply.values())
+        mean.add(reply, 1.0)
+        del reply
+        assert sum(ref() is not None for ref in given_out) <= len(model())
+    mean.value()
+    assert not any(ref() is not None for ref in given_out)
 
 
 def test_bits_do_not_depend_on_threads_or_spans(monkeypatch):
