@@ -30,12 +30,15 @@ def why_no_folder(path: Path) -> str:
     """Why no folder can be made or filled there, empty if one can; nothing is made."""
     try:
         place = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
-        if not place.is_dir():
-            return f"{place} is a file"
-        with tempfile.TemporaryFile(dir=place):  # a file without a name; permissions alone say nothing of /proc
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    if not place.is_dir():
+        return f"{place} is a file"
+    try:
+        with tempfile.TemporaryFile(dir=place):  # it has no name; permissions alone say nothing of /proc
             return ""
     except OSError as error:
-        return f"{error.filename or path} cannot be written ({error.strerror})"
+        return f"{place} cannot be written ({error.strerror})"
 
 
 @contextmanager
