@@ -192,7 +192,7 @@ class Trainer:
             batch["ref_per_token_logps"] = self.seam.score(self.base, batch)
         loss, algorithm = self.seam.loss(batch), self.config.algorithm
         self.actor.backward(loss, is_last=is_last)
-        measures = policy_measures(batch, *self.seam.scored, clip=algorithm.clip, cap=algorithm.importance_cap)
+        measures = policy_measures(batch, *self.seam.take_scores(), clip=algorithm.clip, cap=algorithm.importance_cap)
         stats.add(is_own(batch), measures)
         return float(loss.detach())
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from flwr_agent.rl.zero import ZeroOptimization
 
 _PER_TOKEN = ("advantages", "sampler_per_token_logps", "old_per_token_logps", "ref_per_token_logps")
+NOTHING = (torch.empty(0), torch.empty(0))
 
 
 class Seam(GRPOTrainer):
@@ -60,7 +61,7 @@ class Seam(GRPOTrainer):
         self._prepare_for_training(1, None, None)
         self.scoring_s = 0.0
         """Seconds spent in `score` so far."""
-        self.scored: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
+        self._scored = NOTHING
         self._batch: Batch = {}
 
     def optimization(self) -> Optimization | ZeroOptimization:
@@ -94,12 +95,17 @@ class Seam(GRPOTrainer):
         with self.compute_loss_context_manager():
             value = self._compute_loss(self.model_wrapped, self._batch)
         self._metrics["train"].clear()
-        logps, entropies = self.scored
-        self.scored, self._batch = (logps.detach(), entropies.detach()), {}
+        logps, entropies = self._scored
+        self._scored, self._batch = (logps.detach(), entropies.detach()), {}
         if self.objective.entropy_coef:  # TRL's own bonus is a mean over each forward, so it depends on the split
             bonus = entropies.masked_fill(~own, 0).sum() / batch["num_items_in_batch"].clamp(min=1.0)
             value = value - self.objective.entropy_coef * self.accelerator.num_processes * bonus
         return value
+
+    def take_scores(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probs and entropies `[B, T]` of the last `loss`, once: nothing of a batch outlives its update."""
+        scored, self._scored = self._scored, NOTHING
+        return scored
 
     @torch.no_grad()
     def score(self, model: Callable[..., Any], batch: Batch) -> torch.Tensor:
@@ -114,13 +120,13 @@ class Seam(GRPOTrainer):
         return scored
 
     def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, **_):
-        self.scored = self._scores(model, input_ids, attention_mask, logits_to_keep)
-        logps = self.scored[0].masked_fill(~is_own(self._batch), 0)
+        self._scored = self._scores(model, input_ids, attention_mask, logits_to_keep)
+        logps = self._scored[0].masked_fill(~is_own(self._batch), 0)
         if self.objective.importance_cap:  # a weight on the advantage is one on the policy term alone
             old = self._batch.get("old_per_token_logps", logps.detach())
             weight = importance(old, self._batch["sampler_per_token_logps"], self.objective.importance_cap)
             self._batch["advantages"] = self._batch["advantages"] * weight
-        return logps, self.scored[1], None
+        return logps, self._scored[1], None
 
     def _scores(self, model, ids_BT, mask_BT, keep: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probs and entropies `[B, keep]`; positions are counted from the first real token, as in generation."""
