@@ -28,7 +28,7 @@ SETTINGS = (
     "trainer.lr=0.05",
 )
 CLIP = 0.5
-NOISES = (0.3, 1.0, 3.0)
+NOISES = (0.3, 1.0)
 
 
 def main(folder: Path, extra: list[str]) -> None:
