@@ -66,9 +66,9 @@ def main() -> None:
     print(plan(runs, options.jobs), flush=True)  # noqa: T201
     if options.plan:
         return
+    options.out.mkdir(parents=True, exist_ok=True)
     repeated.finish(runs, options.jobs)
     found = _by_arm(list(runs))
-    options.out.mkdir(parents=True, exist_ok=True)
     write_pools(found, options.runs)
     draw(found, options.out)
     command = shlex.join(["python", "-m", "benchmarks.study", *options.settings])
