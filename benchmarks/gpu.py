@@ -24,8 +24,8 @@ def main(tokenizer: str, model: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for shape in SHAPES:
         if not (folder / f"{shape}.json").exists():
-            long = ["long"] if shape == "0.5B" else []
-            subprocess.run([sys.executable, "-m", "benchmarks.gpu_shape", shape, tokenizer, str(folder), *long])  # noqa: S603
+            more = ["long", "turns"] if shape == "0.5B" else []
+            subprocess.run([sys.executable, "-m", "benchmarks.gpu_shape", shape, tokenizer, str(folder), *more])  # noqa: S603
     if not list(folder.glob("learn-*.json")):
         subprocess.run([sys.executable, "-m", "benchmarks.gpu_learn", model, str(folder)])  # noqa: S603
     report(folder)
@@ -59,6 +59,10 @@ def show_shape(seen: dict[str, Any]) -> None:
     rows = [(str(i), *(_number(facts_of[name]) for name in facts)) for i, facts_of in enumerate(seen["rounds"], 1)]
     table(("round", *facts), rows)
     write(f"Model, trainer and engine were made in {seen['build_s']:.0f} s.\n")
+    if "turns" in seen:
+        pairs = [(line["schedule"], line["rollout"], line["waves"]) for line in seen["turns"]]
+        rows = [(name, f"{ours:.2f}", f"{raw:.2f}", f"{raw / ours:.0%}") for name, ours, raw in pairs]
+        table(("schedule", "rollout, s", "its requests as raw waves, s", "share"), rows)
 
 
 def show_learning(seen: dict[str, Any]) -> None:

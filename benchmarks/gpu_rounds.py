@@ -10,6 +10,7 @@ import psutil
 from benchmarks.gpu_pair import SETTINGS
 from benchmarks.gpu_shape import client_round
 from flwr_agent import presets
+from flwr_agent.rl.heap import trim
 from flwr_agent.rl.learner import Learner, initial_arrays
 
 SETTLED = 10
@@ -23,6 +24,7 @@ def main(model: str, rounds: int) -> None:
     tensors, resident = [], []
     for round_ in range(1, rounds + 1):
         _, facts, weights = client_round(learner, config, weights, round_)
+        trim()  # as a worker does after every request
         tensors.append(facts["allocated_after_load"] / 2**20)
         resident.append(process.memory_info().rss / 1e6)
         if round_ == 1 or round_ % SETTLED == 0:

@@ -26,6 +26,8 @@ from flwr_agent.rl.learner import Learner, initial_arrays
 from flwr_agent.rl.samples import Sample
 from flwr_agent.rl.vllm_colocated import to_params
 from flwr_agent.rl.weights import whole
+from flwr_agent.seeds import client_seed, row_seeds, seed_for
+from flwr_agent.world import to_shard
 
 SHAPES = {
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2},
@@ -36,9 +38,11 @@ SHAPES = {
 VOCABULARY = 151_936
 SHORT, LONG = 1200, 4096
 """Prompt tokens."""
+TURNS = 3
+"""Rollouts of each schedule with the waves of their own requests after them."""
 
 
-def main(shape: str, tokenizer: str, folder: Path, *, has_long: bool) -> None:
+def main(shape: str, tokenizer: str, folder: Path, *, has_long: bool, has_turns: bool) -> None:
     """Measure one shape and write what was seen."""
     path, start = make_model(shape, tokenizer, folder), time.perf_counter()
     config = to_config(shape, path)
@@ -54,6 +58,9 @@ def main(shape: str, tokenizer: str, folder: Path, *, has_long: bool) -> None:
     save(folder, seen)
     seen["plain_waves"] = raw_waves(learner, asked, is_plain=True)
     save(folder, seen)
+    if has_turns:
+        seen["turns"] = turns(learner, config)
+        save(folder, seen)
     if has_long:
         asked, seen["long"], _ = client_round(learner, lengthened(config), weights, 4)
         save(folder, seen)
@@ -187,6 +194,29 @@ def raw_waves(learner: Learner, asked: list[Request], *, is_plain: bool = False)
     return {"waves": float(len(turns)), "requests": float(len(asked)), "seconds": seconds}
 
 
+def turns(learner: Learner, config: RunConfig) -> list[dict[str, Any]]:
+    """Rollouts of both schedules and raw waves of the very same requests, one after the other, with nothing between."""
+    found = []
+    for turn in range(TURNS):
+        for schedule in ("continuous", "lockstep"):
+            learner.config = replace(config, rollout=replace(config.rollout, schedule=schedule))
+            asked, seconds = rollout_alone(learner, turn)
+            waves = raw_waves(learner, asked)["seconds"]
+            found.append({"schedule": schedule, "rollout": seconds, "waves": waves})
+    return found
+
+
+def rollout_alone(learner: Learner, turn: int) -> tuple[list[Request], float]:
+    """The requests of one rollout with the weights as they are, and its seconds without waking the engine."""
+    config, engine = learner.config, learner.engine
+    shard = to_shard(config, learner._adapter(config, None).tasks("train"), 0)
+    [seeds] = row_seeds(client_seed(config.seed, turn, 0), config.trainer.tasks_per_step, 1)
+    switching_s, start = engine.switching_s, time.perf_counter()
+    with recorded(engine.backend) as asked:
+        learner._roll_out(shard, seeds, seed_for("turn", turn))
+    return asked, time.perf_counter() - start - (engine.switching_s - switching_s)
+
+
 def bare(learner: Learner) -> dict[str, float]:
     """Tokens a second of the model's own forward, and forward and backward, on one micro-batch of rows of that length."""
     rows = [Sample([7] * SHORT, [9] * 100, [1] * 100, [-1.0] * 100, [1.0] * 100)] * learner.config.trainer.micro_rows
@@ -243,4 +273,4 @@ def save(folder: Path, seen: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     name, source, out, *options = sys.argv[1:]
-    main(name, source, Path(out), has_long="long" in options)
+    main(name, source, Path(out), has_long="long" in options, has_turns="turns" in options)

@@ -33,6 +33,7 @@ from flwr_agent.errors import AgentError, WorkerError
 from flwr_agent.paths import code_hash
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
 from flwr_agent.rl import spawn
+from flwr_agent.rl.heap import trim
 
 KINDS = {cls.__name__: cls for cls in (TrainRequest, EvaluateRequest, TrainReply, EvaluateReply)}
 POLL_S = 1.0
@@ -104,6 +105,7 @@ def main(address: str, idle_timeout_s: float, owner: int = 0) -> None:
             with Connection(peer.detach()) as connection, suppress(EOFError, ConnectionError), _shared() as folder:
                 connection.send_bytes(_answer(serve, connection.recv_bytes(), folder))
                 connection.recv_bytes()
+            trim()  # weights come and go in hundreds of blocks, between which others stay
             last = time.monotonic()
 
 

@@ -105,6 +105,7 @@ def to_params(request: Request, eos_ids: Sequence[int]) -> SamplingParams:
         temperature=request.temperature,
         seed=request.seed,
         logprobs=0,
+        flat_logprobs=True,
         ignore_eos=True,
         stop_token_ids=list(eos_ids),
         detokenize=False,
@@ -115,9 +116,7 @@ def to_params(request: Request, eos_ids: Sequence[int]) -> SamplingParams:
 def to_completion(output: Any) -> Completion:
     """VLLM's output as ours; of each position it names the sampled token's log-prob alone."""
     answer = output.outputs[0]
-    ids = list(answer.token_ids)
-    logprobs = [entry[token].logprob for token, entry in zip(ids, answer.logprobs, strict=True)]
-    return Completion(int(output.request_id), ids, logprobs)
+    return Completion(int(output.request_id), list(answer.token_ids), list(answer.logprobs.logprobs))
 
 
 def _memory(config: RunConfig, model: torch.nn.Module) -> dict[str, Any]:

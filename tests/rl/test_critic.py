@@ -141,6 +141,13 @@ def test_the_same_federation_without_ppo_carries_no_critic(keys):
     assert {name.partition("/")[0] for name in initial_model(config(**grpo)).arrays} == {"actor"}
 
 
+def tensors() -> tuple[int, int]:
+    """How many are alive, and their bytes."""
+    gc.collect()
+    found = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+    return len(found), sum(t.untyped_storage().nbytes() for t in found)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("algorithm", ["ppo", "grpo"])
@@ -153,10 +160,7 @@ def test_fifty_client_rounds_leave_as_many_bytes_as_ten(keys, request_, algorith
         reply = learner.train(replace(request_, config=run, round=round_, client_id=round_ % 2, arrays=arrays))
         arrays = reply.arrays
         del reply
-        gc.collect()
-        tensors = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
-        held = len(tensors), sum(t.untyped_storage().nbytes() for t in tensors)
-        seen.append((held, psutil.Process().memory_info().rss / 1e6))
+        seen.append((tensors(), psutil.Process().memory_info().rss / 1e6))
     after = seen[10:]
     assert len({held for held, _ in after}) == 1
     slope = np.polyfit(np.arange(len(after)), [rss for _, rss in after], 1)[0]
