@@ -1,21 +1,23 @@
 """Models that fill the memory: `python -m benchmarks.large_models [MIB] [REPEATS] [simulation|deployment]`.
 
-One round of two clients that add 1 to every weight: Flower's own FedAvg with Flower's records beside our FedAvg with ours,
-in turns, in simulation and on a SuperLink with two SuperNodes. Seconds are of the round (requests sent to model made);
-memory is the largest resident size of each process, sampled five times a second.
+One round of two clients that add 1 to every weight: Flower's own FedAvg with Flower's records beside our FedAvg as a
+plug-in in the same app (`by name`) and as a run of ours sends it (`ours`: in buckets, every reply checked), in turns, in
+simulation and on a SuperLink with two SuperNodes. Seconds are of the round (requests sent to model made); memory is the
+largest resident size of each process, sampled five times a second. Arrays are of 64 MiB each; `--array-kib N` makes
+them smaller, and more. `--sides` leaves some out; the first one is what the last one is compared with.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
-import sys
 import tempfile
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -23,13 +25,13 @@ from rich.console import Console
 from rich.table import Table
 
 from flwr_agent.hosts import local
-from flwr_agent.hosts.local import Federation
+from flwr_agent.hosts.local import Federation, Flower
+from flwr_agent.hosts.superlink import LaunchError
 from flwr_agent.paths import ROOT
 from flwr_agent.rl import launch
 
 CLIENTS = 2
-TENSOR_MIB = 64
-SIDES = ("stock", "ours")
+SIDES = ("stock", "by name", "ours")
 ROLES = {
     "flwr-simulation": "simulation (ServerApp)",
     "flwr-serverapp": "ServerApp",
@@ -62,7 +64,10 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg as Stock
+from flwr_agent import protocol
 from flwr_agent.arrays import from_record, to_record
+from flwr_agent.config import resolve
+from flwr_agent.requests import TrainReply
 from strategies import FedAvg as Ours
 
 client = ClientApp()
@@ -71,12 +76,22 @@ server = ServerApp()
 
 @client.train()
 def train(message, context):
+    side = context.run_config["side"]
+    if side == "ours":
+        return protocol.answered(message, in_our_protocol)
     record = message.content["arrays"]
-    if context.run_config["side"] == "stock":
+    if side == "stock":
         new = ArrayRecord({name: Array(array.numpy() + np.float32(1)) for name, array in record.items()})
     else:
         new = to_record({name: values + np.float32(1) for name, values in from_record(record).items()}, keep_input=False)
     return Message(RecordDict({"arrays": new, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+
+def in_our_protocol(message):
+    asked = protocol.train_request(message.content, {})
+    new = {name: values + np.float32(1) for name, values in asked.arrays.items()}
+    reply = TrainReply(round=asked.round, client_id=asked.client_id, arrays=new, num_examples=1)
+    return Message(protocol.train_reply_content(asked, reply), reply_to=message)
 
 
 @server.main()
@@ -92,8 +107,11 @@ def main(grid, context):
         strategy = Ours(total_clients=2, clients_per_round=2, placement="any")
     while len(list(grid.get_node_ids())) < 2:
         time.sleep(0.2)
+    run = None
+    if keys["side"] == "ours":
+        run = protocol.run_record(resolve({}), experiment="large", base_digest="", in_buckets=True)
     start = time.monotonic()
-    result = strategy.start(grid, record, num_rounds=1, timeout=1800)
+    result = strategy.start(grid, record, num_rounds=1, timeout=1800, train_config=run)
     seconds = time.monotonic() - start
     moved = float(result.arrays["w0"].numpy()[0]) - before
     assert abs(moved - 1) < 1e-4, moved
@@ -128,42 +146,57 @@ def watched() -> Iterator[dict[str, float]]:
         thread.join()
 
 
-def play(side: str, *, mib: int, is_deployment: bool) -> dict[str, float]:
+def ended(flower: Flower, run: int) -> str:
+    """How a run ended; a SuperLink that is too busy to say is asked again."""
+    while True:
+        time.sleep(2)
+        flower.tend()
+        with suppress(LaunchError):
+            if (status := flower.link.status(run)).startswith("finished"):
+                return status
+
+
+def play(side: str, *, mib: int, array_kib: int, is_deployment: bool) -> dict[str, float]:
     """Seconds of a round and GiB of each process."""
     with tempfile.TemporaryDirectory() as folder, watched() as peaks:
         app, out = Path(folder) / "large-model", Path(folder) / "seconds.json"
         app.mkdir()
         (app / "pyproject.toml").write_text(PROJECT)
         (app / "app.py").write_text(APP)
-        settings = {"side": side, "tensors": max(1, mib // TENSOR_MIB), "elements": TENSOR_MIB * 2**18, "out": str(out)}
+        tensors, elements = max(1, mib * 1024 // array_kib), array_kib * 256
+        settings = {"side": side, "tensors": tensors, "elements": elements, "out": str(out)}
         federation = Federation(num_nodes=CLIENTS, threads=1, is_deployment=is_deployment, modules=(ROOT,))
         with local.flower(federation, Path(folder) / "logs") as flower:
             run, log = flower.link.submit(app, settings, *federation.options()), Path(folder) / "run.log"
             with flower.link.log(run, log):
-                while not (status := flower.link.status(run)).startswith("finished"):
-                    time.sleep(2)
+                status = ended(flower, run)
             if status != "finished:completed":
                 raise SystemExit(f"{side}: {status}\n{launch.end_of(log)}")
         return {"seconds": json.loads(out.read_text())["seconds"], **peaks}
 
 
-def main(mib: int, repeats: int, modes: list[str]) -> None:
+def main(mib: int, repeats: int, modes: list[str], array_kib: int, sides: list[str]) -> None:
     """Print a table for each mode."""
     console = Console()
     for mode in modes:
         found = [
-            {side: play(side, mib=mib, is_deployment=mode == "deployment") for side in SIDES} for _ in range(repeats)
+            {side: play(side, mib=mib, array_kib=array_kib, is_deployment=mode == "deployment") for side in sides}
+            for _ in range(repeats)
         ]
-        table = Table(
-            "", *SIDES, "ours / stock", title=f"{mode}, {mib / 1024:g} GiB, {CLIENTS} clients, medians of {repeats}"
-        )
-        for row in found[0]["stock"]:
-            stock, ours = (statistics.median(run[side].get(row, 0.0) for run in found) for side in SIDES)
+        title = f"{mode}, {mib:g} MiB in arrays of {array_kib} KiB, {CLIENTS} clients, medians of {repeats}"
+        table = Table("", *sides, f"{sides[-1]} / {sides[0]}", title=title)
+        for row in found[0][sides[0]]:
+            figures = [statistics.median(run[side].get(row, 0.0) for run in found) for side in sides]
             unit = "" if row == "seconds" else ", GiB"
-            table.add_row(f"{row}{unit}", f"{stock:.2f}", f"{ours:.2f}", f"{ours / stock:.2f}")
+            table.add_row(f"{row}{unit}", *(f"{v:.2f}" for v in figures), f"{figures[-1] / figures[0]:.2f}")
         console.print(table)
 
 
 if __name__ == "__main__":
-    size, times, *modes = [*sys.argv[1:], *("2048", "3")[len(sys.argv) - 1 :]]
-    main(int(size), int(times), modes or ["simulation", "deployment"])
+    words = argparse.ArgumentParser()
+    words.add_argument("mib", type=int, nargs="?", default=2048)
+    words.add_argument("repeats", type=int, nargs="?", default=3)
+    words.add_argument("modes", nargs="*", default=["simulation", "deployment"])
+    words.add_argument("--array-kib", type=int, default=64 * 1024)
+    words.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    main(**vars(words.parse_args()))

@@ -23,28 +23,27 @@ RAISED = 2
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Train the client that the request names."""
-    return _answer(message, lambda: mods.apply(message, context, _train))
+    return _answer(message, lambda asked: mods.apply(asked, context, _train))
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Score the model in the request on the held-out tasks."""
-    return _answer(message, lambda: Message(_evaluate(message.content, context), reply_to=message))
+    return _answer(message, lambda asked: Message(_evaluate(asked.content, context), reply_to=asked))
 
 
 @app.query("hello")
 def hello(message: Message, context: Context) -> Message:
     """Say which partition this node holds."""
-    content = message.content
     return _answer(
-        message, lambda: Message(protocol.hello_reply_content(content, context.node_config), reply_to=message)
+        message, lambda asked: Message(protocol.hello_reply_content(asked.content, context.node_config), reply_to=asked)
     )
 
 
 @app.query("goodbye")
 def goodbye(message: Message, context: Context) -> Message:
     """End the worker that the run has left behind on this SuperNode."""
-    return _answer(message, lambda: Message(_goodbye(message.content, context), reply_to=message))
+    return _answer(message, lambda asked: Message(_goodbye(asked.content, context), reply_to=asked))
 
 
 def _goodbye(content: RecordDict, context: Context) -> RecordDict:
@@ -88,10 +87,10 @@ def _node(context: Context) -> str:
     return f"node-{context.node_id}"
 
 
-def _answer(message: Message, work: Callable[[], Message]) -> Message:
+def _answer(message: Message, work: Callable[[Message], Message]) -> Message:
     """The reply, or an error reply of one line: whatever breaks on one client must not stop the others."""
     try:
-        return work()
+        return protocol.answered(message, work)
     except Exception as error:
         logger.exception("%s failed", message.metadata.message_type)
         reason = " ".join(f"{type(error).__name__}: {error}".split())

@@ -27,6 +27,8 @@ ACTOR, CRITIC = "actor/", "critic/"
 """Group prefixes of the policy's and the value model's arrays in a record."""
 DTYPE = np.dtype("<f4")
 """Weights keep fp32 across every round boundary."""
+STYPE = "numpy.ndarray"
+"""Flower's word for the bytes of `numpy.save`."""
 NUM_THREADS = min(4, os.cpu_count() or 1)
 BLOCK = 1 << 16
 """Elements worked on at a time: 256 KiB of fp32 stay in a core's cache."""
@@ -54,12 +56,12 @@ def view(array: Array) -> np.ndarray:
         ProtocolError: the bytes are not what `numpy.save` makes of fp32 values of that shape in C order.
     """
     shape, data = array.shape, array.data
-    if array.stype != "numpy.ndarray" or array.dtype != DTYPE.name:
+    if array.stype != STYPE or array.dtype != DTYPE.name:
         raise ProtocolError(f"array is {array.dtype} serialised as {array.stype!r}; send float32 numpy arrays")
     if len(shape) > _MAX_DIMS or any(size < 0 for size in shape):
         raise ProtocolError(f"array claims the impossible shape {shape}")
     head = _header(shape)
-    if not data.startswith(head) or len(data) - len(head) != math.prod(shape) * DTYPE.itemsize:
+    if data[: len(head)] != head or len(data) - len(head) != math.prod(shape) * DTYPE.itemsize:
         raise ProtocolError(f"array bytes are not those of a float32 .npy file of shape {shape} in C order")
     return np.frombuffer(data, DTYPE, offset=len(head)).reshape(shape)
 
@@ -86,7 +88,7 @@ def to_array(values: np.ndarray) -> Array:
     if values.dtype != DTYPE:
         raise ProtocolError(f"array is {values.dtype.name}; weights are float32 between clients and server")
     values = np.asarray(values, order="C")
-    return Array(DTYPE.name, values.shape, "numpy.ndarray", b"".join((_header(values.shape), values.data)))
+    return Array(DTYPE.name, values.shape, STYPE, b"".join((_header(values.shape), values.data)))
 
 
 def blank(shape: tuple[int, ...]) -> np.ndarray:
@@ -114,7 +116,7 @@ def _handed_over(arrays: Arrays, name: str) -> Array:
     if buffer is None:
         return to_array(values)
     del values  # with it goes the last way to change the bytes, so that they need no copy
-    return Array(DTYPE.name, shape, "numpy.ndarray", buffer.getvalue())
+    return Array(DTYPE.name, shape, STYPE, buffer.getvalue())
 
 
 def from_record(record: ArrayRecord) -> Arrays:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_agent import codec
-from flwr_agent.arrays import DTYPE, from_record, plain_bytes, to_record
+from flwr_agent.arrays import DTYPE, STYPE, from_record, plain_bytes, to_record
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import Arrays, TrainReply, TrainRequest
 from flwr_agent.residual import Residual
@@ -58,6 +58,11 @@ def forms(shapes: Mapping[str, tuple[int, ...]], compression: str) -> dict[str, 
         name: (codec.DTYPES[compression], codec.num_bytes(math.prod(shape), compression))
         for name, shape in shapes.items()
     }
+
+
+def stype(compression: str) -> str:
+    """What the arrays of a reply say they are serialised as."""
+    return STYPE if compression == PLAIN else compression
 
 
 def _compressed(request: TrainRequest, moved: Arrays) -> ArrayRecord:

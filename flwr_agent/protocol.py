@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-from flwr_agent import manifest, payload
+from flwr_agent import buckets, manifest, payload
 from flwr_agent.arrays import from_record
 from flwr_agent.config import RunConfig, resolve
 from flwr_agent.errors import ProtocolError
 from flwr_agent.paths import code_hash
-from flwr_agent.requests import PROTOCOL_VERSION, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
+from flwr_agent.requests import PROTOCOL_VERSION, Arrays, EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
 from flwr_agent.wire import PLAIN
 
 logger = logging.getLogger("flwr.agent")
@@ -39,6 +40,8 @@ _ROUND, _CLIENT, _PLACEMENT, _EXAMPLES, _OUTCOMES = (
     "outcomes/",
 )
 _FOLDED = "folded-round"
+_SHAPES = "shapes"
+"""Says that arrays travel in buckets (`flwr_agent.buckets`), and in a request what is in them."""
 _TASKS, _TYPES = "tasks", "types"
 _MAX_EXAMPLES = 2**53
 """Beyond it a weight would not be exact."""
@@ -46,10 +49,10 @@ _ECHO = (_EXPERIMENT, _ROUND, _CLIENT)
 T = TypeVar("T")
 
 
-def run_record(config: RunConfig, *, experiment: str, base_digest: str) -> ConfigRecord:
-    """What every request of a run has in common."""
+def run_record(config: RunConfig, *, experiment: str, base_digest: str, in_buckets: bool = False) -> ConfigRecord:
+    """What every request of a run has in common, and whether arrays travel in buckets in both directions."""
     own = {_EXPERIMENT: experiment, _BASE: base_digest, _RUN: json.dumps(config.flat())}
-    return ConfigRecord({**_versions(), **own})
+    return ConfigRecord({**_versions(), **own, **({_SHAPES: "{}"} if in_buckets else {})})
 
 
 def addressed(record: ConfigRecord, *, round_: int, client_id: int, placement: str, folded: int = 0) -> ConfigRecord:
@@ -65,6 +68,53 @@ def for_round(record: ConfigRecord, *, round_: int, placement: str) -> ConfigRec
 def request_content(arrays: ArrayRecord, record: ConfigRecord) -> RecordDict:
     """The content of a train or evaluate message; messages may share `arrays`."""
     return RecordDict({ARRAYS: arrays, CONFIG: record})
+
+
+def in_form(arrays: ArrayRecord, record: ConfigRecord) -> tuple[ArrayRecord, ConfigRecord]:
+    """Both as requests of a run send them; once for all that send the same model, since buckets are a copy of it."""
+    if _SHAPES not in record:
+        return arrays, record
+    shapes = {name: array.shape for name, array in arrays.items()}
+    return buckets.join(arrays), ConfigRecord({**record, _SHAPES: json.dumps(shapes)})
+
+
+def by_name(content: RecordDict, asked: ConfigRecord, compression: str = PLAIN) -> RecordDict:
+    """A request or a reply with its arrays by name, also if `asked`, the record of the request, says that it has buckets.
+
+    Raises:
+        ProtocolError: there are no such arrays in it.
+    """
+    if _SHAPES not in asked:
+        return content
+    shapes = {name: tuple(shape) for name, shape in json.loads(_get(asked, _SHAPES, str)).items()}
+    arrays = buckets.split(_record(content, ARRAYS, ArrayRecord), shapes, compression)
+    return RecordDict({**content, ARRAYS: arrays})
+
+
+def model(request: RecordDict) -> Arrays:
+    """Views of the arrays in a train or evaluate message, by name."""
+    named = by_name(request, _record(request, CONFIG, ConfigRecord))
+    return from_record(_record(named, ARRAYS, ArrayRecord))
+
+
+def answered(message: Message, work: Callable[[Message], Message]) -> Message:
+    """What `work` makes of a message with its arrays by name, in the form that was asked for; on the client.
+
+    Raises:
+        ProtocolError: the message does not hold what it says, or the reply has other names.
+    """
+    record, named = _record(message.content, CONFIG, ConfigRecord), copy(message)
+    plain = ConfigRecord({key: value for key, value in record.items() if key != _SHAPES})
+    named.content = RecordDict({**by_name(message.content, record), CONFIG: plain})
+    reply = work(named)
+    if _SHAPES in record and reply.has_content() and ARRAYS in reply.content:
+        arrays, names = _record(reply.content, ARRAYS, ArrayRecord), list(_record(named.content, ARRAYS, ArrayRecord))
+        if wrong := sorted(arrays.keys() ^ set(names)):
+            raise ProtocolError(f"{wrong[0]!r} is missing or was not asked for")
+        # A bucket is cut by the order of the request, which a trainer need not keep.
+        in_order = ArrayRecord({name: arrays.pop(name) for name in names})
+        reply.content[ARRAYS] = buckets.join(in_order, keep_input=False)
+    return reply
 
 
 def client_of(content: RecordDict) -> int:
@@ -114,7 +164,7 @@ def train_request(content: RecordDict, node_config: Mapping[str, object]) -> Tra
         round=_get(record, _ROUND, int),
         client_id=client_id,
         config=run_config(content),
-        arrays=from_record(_record(content, ARRAYS, ArrayRecord)),
+        arrays=model(content),
         base_digest=_get(record, _BASE, str),
         folded=_get(record, _FOLDED, int),
     )
@@ -149,6 +199,7 @@ def train_reply(content: RecordDict, asked: RecordDict) -> TrainReply:
     if _VERSION in record:
         compression = json.loads(_get(record, _RUN, str))["strategy.compression"]
         _check_echo(_record(content, CONFIG, ConfigRecord), record)
+        content, asked = by_name(content, record, compression), by_name(asked, record)
         _check_manifest(content, _record(asked, ARRAYS, ArrayRecord), compression)
     metrics = _record(content, METRICS, MetricRecord)
     if not 0 <= (num_examples := _get(metrics, _EXAMPLES, int)) <= _MAX_EXAMPLES:
@@ -173,7 +224,7 @@ def evaluate_request(content: RecordDict) -> EvaluateRequest:
         experiment=_get(record, _EXPERIMENT, str),
         round=_get(record, _ROUND, int),
         config=run_config(content),
-        arrays=from_record(_record(content, ARRAYS, ArrayRecord)),
+        arrays=model(content),
     )
 
 

@@ -48,7 +48,7 @@ def on_client(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
     def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
         deadline = time.monotonic() + timeout_s
         placed = protocol.for_round(record, round_=round_, placement=default_placement(grid))
-        content = protocol.request_content(policy_of(arrays), placed)
+        content = protocol.request_content(*protocol.in_form(policy_of(arrays), placed))
         reasons = []
         for node in sorted(grid.get_node_ids()):
             message, stall = Message(content, node, MessageType.EVALUATE, group_id=str(round_)), Stall(grid)

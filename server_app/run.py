@@ -58,8 +58,7 @@ def run(
         if config.fresh:
             checkpoint.archive(folder)
         state, ledger, tail = _open(folder, config, initial_model)
-        _prepare(strategy, folder, config, state)
-        record = protocol.run_record(config, experiment=state.experiment, base_digest=state.base_digest)
+        record = _prepare(strategy, folder, config, state)
         sinks = Sinks(config, folder)
         ledger.tell = sinks.take
         play = _play(config, grid, record, state.experiment, serve)
@@ -83,9 +82,11 @@ def run(
             sinks.close()
 
 
-def _prepare(strategy: RoundStrategy, folder: Path, config: RunConfig, state: RunState) -> None:
+def _prepare(strategy: RoundStrategy, folder: Path, config: RunConfig, state: RunState) -> ConfigRecord:
     strategy.load_state(state.strategy)
     announce(folder, config, strategy, state.arrays)
+    own = {"experiment": state.experiment, "base_digest": state.base_digest}
+    return protocol.run_record(config, **own, in_buckets=True)
 
 
 class _Recorder(Observer):

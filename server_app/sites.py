@@ -29,7 +29,7 @@ def on_sites(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
     def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
         deadline = time.monotonic() + timeout_s
         placed = protocol.for_round(record, round_=round_, placement=protocol.BOUND)
-        content = protocol.request_content(policy_of(arrays), placed)
+        content = protocol.request_content(*protocol.in_form(policy_of(arrays), placed))
         there = nodes.clients(at_least=1)
         client_of = {node: client for client, node in there.items()}
         messages = [Message(content, node, MessageType.EVALUATE, group_id=str(round_)) for node in there.values()]

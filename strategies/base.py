@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from flwr_agent import protocol
-from flwr_agent.arrays import from_record, to_record
+from flwr_agent.arrays import to_record
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, QuorumError
 from flwr_agent.modes import LOCAL
@@ -217,22 +217,19 @@ class RoundStrategy(Strategy):
         self._nodes = None
         self.summary()
         result = Result(arrays=initial_arrays)
+        del initial_arrays  # a round holds one model, in its requests
         _evaluate(evaluate_fn, first_round - 1, result)
         for server_round in range(first_round, num_rounds + 1):
             if self.privacy is not None:
                 self.privacy.check_budget(server_round)
-            round_ = self._run_round(grid, server_round, result.arrays, train_config or ConfigRecord(), timeout)
-            result.arrays = round_.arrays
-            result.train_metrics_clientapp[server_round] = MetricRecord(dict(round_.metrics))
-            self._observer.finished(round_)
+            self._run_round(grid, server_round, result, train_config or ConfigRecord(), timeout)
             _evaluate(evaluate_fn, server_round, result)
         return result
 
-    def _run_round(
-        self, grid: Grid, server_round: int, arrays: ArrayRecord, config: ConfigRecord, timeout: float
-    ) -> Round:
+    def _run_round(self, grid: Grid, server_round: int, result: Result, config: ConfigRecord, timeout: float) -> None:
         clock = [time.monotonic()]
-        self.configure_train(server_round, arrays, config, grid)
+        self.configure_train(server_round, result.arrays, config, grid)
+        result.arrays = ArrayRecord()
         fold = self._open()
         exchange = Exchange(grid, fold, again=self._again, retries=self.retries)
         clock.append(time.monotonic())
@@ -240,19 +237,22 @@ class RoundStrategy(Strategy):
         clock.append(time.monotonic())
         deadline = clock[1] + timeout
         replies = exchange.first(self._wanted, deadline) if fold.is_race else exchange.in_order(deadline)
-        new, metrics = self.aggregate_train(server_round, replies)
+        result.arrays, metrics = self.aggregate_train(server_round, replies)
+        result.train_metrics_clientapp[server_round] = metrics
         clock.append(time.monotonic())
         seconds = [end - begin for begin, end in itertools.pairwise(clock)]
         logger.info("[ROUND %d] clients %s: %s", server_round, fold.accepted, _shown(metrics))
-        return Round(
-            round=server_round,
-            clients=tuple(fold.accepted),
-            arrays=new,
-            metrics=self._measured,
-            seconds=dict(zip(("place", "send", "receive_and_fold"), seconds, strict=True)),
-            privacy={} if self.privacy is None else self.privacy.spent(server_round),
-            state=self.state_arrays(),
-            payload_bytes={"sent": exchange.num_sent * arrays.count_bytes(), "received": fold.received_bytes},
+        self._observer.finished(
+            Round(
+                round=server_round,
+                clients=tuple(fold.accepted),
+                arrays=result.arrays,
+                metrics=self._measured,
+                seconds=dict(zip(("place", "send", "receive_and_fold"), seconds, strict=True)),
+                privacy={} if self.privacy is None else self.privacy.spent(server_round),
+                state=self.state_arrays(),
+                payload_bytes={"sent": exchange.sent_bytes, "received": fold.received_bytes},
+            )
         )
 
     def configure_train(
@@ -263,8 +263,8 @@ class RoundStrategy(Strategy):
         self._nodes = self._nodes or Nodes(grid, placement, connect_timeout_s=self.connect_timeout_s)
         chosen = self._chosen(server_round, self._nodes)
         placed = self._nodes.place(chosen)
-        common = self.train_config(config)
-        base = from_record(arrays)
+        arrays, common = protocol.in_form(arrays, self.train_config(config))
+        base = protocol.model(protocol.request_content(arrays, common))
         self._fold = Fold(
             server_round,
             base,

@@ -9,6 +9,7 @@ from functools import partial
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from flwr_agent import protocol
 from strategies.fold import Fold, Request
 from strategies.stall import Stall
 from strategies.stream import pull, push, race
@@ -29,7 +30,8 @@ class Exchange:
             again: makes another message for the client of a lost request, or None if no node can be found for it.
             retries: requests to a client beyond the first.
         """
-        self.num_sent = 0
+        self.sent_bytes = 0
+        """Array bytes of all requests."""
         self._grid, self._fold, self._again, self._retries = grid, fold, again, retries
 
     def send(self) -> None:
@@ -74,7 +76,7 @@ class Exchange:
 
     def _send(self, request: Request) -> None:
         if push(self._grid, [request.message]):
-            self.num_sent += 1
+            self.sent_bytes += protocol.payload_bytes(request.message.content)
         else:
             self._fold.refused(request)
 

@@ -109,8 +109,11 @@ def client(trainer: Callable[[TrainRequest], TrainReply] = train) -> Serve:
     """A client that answers train messages through the protocol."""
 
     def serve(message: Message) -> list[Message]:
+        return [protocol.answered(message, answer)]
+
+    def answer(message: Message) -> Message:
         request = protocol.train_request(message.content, {})
-        return [Message(protocol.train_reply_content(request, trainer(request)), reply_to=message)]
+        return Message(protocol.train_reply_content(request, trainer(request)), reply_to=message)
 
     return serve
 

@@ -12,6 +12,7 @@ from strategies import FedAvg, Observer
 from strategies.aggregate import Mean
 
 RUN = protocol.run_record(config(), experiment="run", base_digest="base")
+IN_BUCKETS = protocol.run_record(config(), experiment="run", base_digest="base", in_buckets=True)
 
 
 class Notes(Observer):

@@ -1,3 +1,4 @@
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -33,10 +34,10 @@ class Notes(Observer):
         self.rounds.append(round_)
 
 
-def play(keys, num_rounds=1, serve=None, notes=None, strategy=None, **options):
+def play(keys, num_rounds=1, serve=None, notes=None, strategy=None, in_buckets=False, **options):
     run = config(**keys)
     strategy = strategy or FedAvg.from_config(run)
-    record = protocol.run_record(run, experiment="run", base_digest="base")
+    record = protocol.run_record(run, experiment="run", base_digest="base", in_buckets=in_buckets)
     grid = InMemoryGrid(serve or client())
     return strategy.start(
         grid,
@@ -57,6 +58,14 @@ def test_a_round_of_deltas_is_the_round_of_weights_up_to_rounding(keys, close):
     values, deltas = moved(play({})), moved(play(keys))
     assert np.abs(values - deltas).max() < close * np.abs(values).max()
     assert not np.array_equal(values, deltas)
+
+
+@pytest.mark.parametrize("keys", [{}, DELTA, BF16, INT8, FEEDBACK])
+def test_buckets_change_no_bit(keys, residuals):
+    by_name = play(keys, num_rounds=3)
+    for folder in residuals.iterdir():
+        shutil.rmtree(folder)
+    assert digest(from_record(play(keys, num_rounds=3, in_buckets=True).arrays)) == digest(from_record(by_name.arrays))
 
 
 def test_compression_shortens_what_comes_back_and_not_what_is_sent():

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from fakes import FakeGrid, InMemoryGrid, app_nodes, config, model
-from flwr.app import Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message
 
 from client_app.app import app
 from flwr_agent import protocol
@@ -57,6 +57,16 @@ def test_a_bound_node_refuses_another_client(caplog):
     with caplog.at_level(logging.CRITICAL):
         reply = ask(train_content(protocol.BOUND, client_id=1), "train", partition=0)
     assert "client 1, but this node's partition-id is 0" in reply.error.reason
+
+
+def test_buckets_that_are_not_whole_are_an_error_reply_of_one_line(caplog):
+    content = train_content()
+    arrays, content["config"] = protocol.in_form(content["arrays"], ConfigRecord({**content["config"], "shapes": ""}))
+    first = arrays["bucket-0"]
+    content["arrays"] = ArrayRecord({"bucket-0": Array(first.dtype, first.shape, first.stype, first.data[:-1])})
+    with caplog.at_level(logging.CRITICAL):
+        reply = ask(content, "train")
+    assert reply.error.reason.startswith("ProtocolError: bucket-0 is uint8 of 495 bytes, due are 496")
 
 
 def test_importing_the_client_app_is_light():

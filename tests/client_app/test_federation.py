@@ -45,7 +45,7 @@ def plain_calls(run) -> str:
 
 def federated(run, serve, strategy=None) -> str:
     arrays = initial_arrays(run)
-    record = protocol.run_record(run, experiment="e", base_digest=digest(arrays))
+    record = protocol.run_record(run, experiment="e", base_digest=digest(arrays), in_buckets=True)
     total = run.federation.total_clients
     strategy = strategy or FedAvg(total_clients=total, clients_per_round=total)
     result = strategy.start(InMemoryGrid(serve), to_record(arrays), num_rounds=ROUNDS, timeout=600, train_config=record)

@@ -45,13 +45,14 @@ def inner(message, context):
     return Message(protocol.train_reply_content(request, replace(train(request), arrays=far)), reply_to=message)
 
 
-def played(node_config=None, notes=None, **keys):
+def played(node_config=None, notes=None, in_buckets=False, **keys):
     run = config(**keys)
+    context = Context(1, 5, node_config or {}, RecordDict(), {})
 
     def serve(message):
-        return [mods.apply(message, Context(1, 5, node_config or {}, RecordDict(), {}), inner)]
+        return [protocol.answered(message, lambda asked: mods.apply(asked, context, inner))]
 
-    record = protocol.run_record(run, experiment="e", base_digest="b")
+    record = protocol.run_record(run, experiment="e", base_digest="b", in_buckets=in_buckets)
     result = FedAvg.from_config(run).start(
         InMemoryGrid(serve), to_record(start()), num_rounds=1, train_config=record, observer=notes
     )
@@ -70,6 +71,10 @@ def test_without_mods_a_client_sends_what_it_has_learnt():
 def test_a_mod_clips_the_whole_update_of_a_client(names):
     keys = LOCAL if names == "localdp" else CLIP | {"privacy__mods": names}
     assert moved(played(**keys)) == pytest.approx(0.25, rel=1e-3)
+
+
+def test_a_mod_sees_arrays_by_name_also_where_they_come_in_buckets():
+    assert digest(played(in_buckets=True, **CLIP)) == digest(played(**CLIP))
 
 
 def test_adaptive_clipping_tells_whether_it_has_clipped():
@@ -100,7 +105,7 @@ def keys(tmp_path_factory):
 def test_federated_grpo_learns_within_a_mod(keys, names):
     run = config(**keys, privacy__mods=names, privacy__clip=1e-3)
     arrays, notes = initial_arrays(run), Notes()
-    record = protocol.run_record(run, experiment="e", base_digest=digest(arrays))
+    record = protocol.run_record(run, experiment="e", base_digest=digest(arrays), in_buckets=True)
     result = FedAvg.from_config(run).start(
         InMemoryGrid(app_nodes(app, {11: None, 7: None})),
         to_record(arrays),

@@ -1,6 +1,7 @@
 """Real sites in one federation: private tasks, their own limits, a number that nobody knew beforehand."""
 
 import json
+from functools import partial
 
 import pytest
 from fakes import FakeGrid, InMemoryGrid, config, model, train
@@ -112,8 +113,11 @@ def arithmetic(nodes):
         own = {"partition-id": nodes[node]}
         if message.metadata.message_type == protocol.HELLO:
             return [Message(protocol.hello_reply_content(message.content, own), reply_to=message)]
+        return [protocol.answered(message, partial(learnt, own))]
+
+    def learnt(own, message):
         request = protocol.train_request(message.content, own)
-        return [Message(protocol.train_reply_content(request, train(request)), reply_to=message)]
+        return Message(protocol.train_reply_content(request, train(request)), reply_to=message)
 
     return FakeGrid(serve, nodes=list(nodes))
 

@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from flwr_agent import protocol
+from flwr_agent import buckets, protocol
 from flwr_agent.arrays import digest, load, to_record
 from flwr_agent.requests import InitialModel
 from server_app.run import run
@@ -19,7 +19,6 @@ from strategies.aggregate import Mean
 
 pytestmark = pytest.mark.usefixtures("task_identity", "no_pause")
 HOSTILE, EXAMPLES = 50, 20
-NAMES = sorted(model())
 text = st.text(max_size=8)
 numbers = st.integers(-(2**63), 2**63 - 1) | st.floats()
 
@@ -29,15 +28,27 @@ def no_pause(monkeypatch):
     monkeypatch.setattr(stream, "POLL_S", 0.0)
 
 
+@pytest.fixture(autouse=True)
+def two_buckets(monkeypatch):
+    monkeypatch.setattr(buckets, "LARGEST", 350)
+
+
 def honest(asked, values):
-    """A sound reply to a request."""
+    """A sound reply to a request, but that its arrays are not in buckets yet."""
     echo = {key: asked["config"][key] for key in ("experiment", "server-round", "client-id")}
     return RecordDict(
         {"arrays": to_record(values), "config": ConfigRecord(echo), "metrics": MetricRecord({"num-examples": 7})}
     )
 
 
-# What one client answers: a function from its honest reply and a draw to a reply that must not be used.
+def in_buckets(content):
+    if isinstance(content.get("arrays"), ArrayRecord):
+        content["arrays"] = buckets.join(content["arrays"])
+    return content
+
+
+# What one client answers: a function from its honest reply and a draw to a reply that must not be used. It is damaged
+# before its arrays go into buckets, or after.
 
 
 def without(content, draw):
@@ -60,25 +71,28 @@ def random_records(content, draw):
 
 
 def wrong_value(content, draw):
-    name = draw(st.sampled_from(NAMES))
+    name = draw(st.sampled_from(sorted(content["arrays"])))
     values = np.array(content["arrays"][name].numpy())
     values.reshape(-1)[draw(st.integers(0, values.size - 1))] = draw(st.sampled_from([math.nan, math.inf, -math.inf]))
     content["arrays"][name] = Array(values)
 
 
 def wrong_shape(content, draw):
-    name = draw(st.sampled_from(NAMES))
-    shape = draw(st.lists(st.integers(0, 4), max_size=4).filter(lambda s: tuple(s) != model()[name].shape))
+    name = draw(st.sampled_from(sorted(content["arrays"])))
+    shape = draw(st.lists(st.integers(0, 4), max_size=4).filter(lambda s: tuple(s) != content["arrays"][name].shape))
     content["arrays"][name] = Array(np.zeros(shape, "f4"))
 
 
 def wrong_type(content, draw):
-    name, kind = draw(st.sampled_from(NAMES)), draw(st.sampled_from(["f8", "f2", "i4", "u1", "?", ">f4", "c8", "U3"]))
-    content["arrays"][name] = Array(np.zeros(model()[name].shape, kind))
+    name, kind = (
+        draw(st.sampled_from(sorted(content["arrays"]))),
+        draw(st.sampled_from(["f8", "f2", "i4", "u1", "?", ">f4", "c8", "U3"])),
+    )
+    content["arrays"][name] = Array(np.zeros(content["arrays"][name].shape, kind))
 
 
 def wrong_bytes(content, draw):
-    name = draw(st.sampled_from(NAMES))
+    name = draw(st.sampled_from(sorted(content["arrays"])))
     array = content["arrays"][name]
     data = draw(
         st.binary(max_size=200)
@@ -89,7 +103,7 @@ def wrong_bytes(content, draw):
 
 
 def wrong_claim(content, draw):
-    name = draw(st.sampled_from(NAMES))
+    name = draw(st.sampled_from(sorted(content["arrays"])))
     array = content["arrays"][name]
     sizes = st.lists(st.integers(-(2**62), 2**62), max_size=40).filter(lambda sizes: tuple(sizes) != array.shape)
     shape = tuple(draw(sizes))
@@ -104,9 +118,9 @@ def wrong_claim(content, draw):
 def other_names(content, draw):
     arrays = dict(content["arrays"])
     if draw(st.booleans()):
-        del arrays[draw(st.sampled_from(NAMES))]
+        del arrays[draw(st.sampled_from(sorted(arrays)))]
     else:
-        arrays[draw(text.filter(lambda name: name not in NAMES))] = Array(np.zeros(2, "f4"))
+        arrays[draw(text.filter(lambda name: name not in arrays))] = Array(np.zeros(2, "f4"))
     content["arrays"] = ArrayRecord(arrays)
 
 
@@ -123,20 +137,30 @@ def wrong_count(content, draw):
     content["metrics"]["num-examples"] = draw(bad)
 
 
-DAMAGE = (
-    *(without, other_kind, random_records, wrong_value, wrong_shape, wrong_type, wrong_bytes, wrong_claim),
-    *(other_names, other_request, wrong_count),
+def by_name(content, draw):
+    content["arrays"] = to_record(model(draw(st.integers(0, 9))))
+
+
+EITHER = (
+    *(without, other_kind, random_records, wrong_shape, wrong_type, wrong_bytes, other_names, other_request),
+    wrong_count,
 )
+BEFORE, AFTER = (wrong_value, *EITHER), (wrong_claim, by_name, *EITHER)
+DAMAGE = [*((damage, True) for damage in BEFORE), *((damage, False) for damage in AFTER)]
 
 
 @st.composite
 def hostile(draw):
     """Damage to be done to an honest reply, and whatever else may stand in it."""
-    damage = draw(st.sampled_from(DAMAGE))
+    damage, is_before = draw(st.sampled_from(DAMAGE))
     extra = draw(st.dictionaries(text, numbers, max_size=2))
 
     def reply(content):
-        damage(content, draw)
+        if is_before:
+            damage(content, draw)
+        in_buckets(content)
+        if not is_before:
+            damage(content, draw)
         metrics = content.get("metrics")
         if isinstance(metrics, MetricRecord):
             for name, value in extra.items():
@@ -155,8 +179,7 @@ def test_no_malformed_reply_stops_the_server_or_is_averaged_and_each_is_told(dat
     def serve(message):
         client_id = protocol.client_of(message.content)
         content = honest(message.content, model(client_id))
-        if client_id < HOSTILE:
-            content = replies[client_id](content)
+        content = replies[client_id](content) if client_id < HOSTILE else in_buckets(content)
         return [Message(content, reply_to=message)]
 
     folder = tmp_path_factory.mktemp("run") / "run"

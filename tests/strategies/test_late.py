@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from fakes import InMemoryGrid, client, model, train
-from rounds import RUN, Notes, fedavg
+from rounds import IN_BUCKETS, RUN, Notes, fedavg
 from rounds import play as play_round
 
 from flwr_agent import protocol
@@ -42,10 +42,10 @@ class Tardy(InMemoryGrid):
         return super().pull_messages([i for i in message_ids if i not in late or self.round >= self.until])
 
 
-def play(strategy, grid, num_rounds):
+def play(strategy, grid, num_rounds, record=RUN):
     notes = Notes()
     result = strategy.start(
-        grid, to_record(model()), num_rounds=num_rounds, timeout=0.3, train_config=RUN, observer=notes
+        grid, to_record(model()), num_rounds=num_rounds, timeout=0.3, train_config=record, observer=notes
     )
     return from_record(result.arrays), notes
 
@@ -92,6 +92,17 @@ def test_a_late_reply_moves_the_model_by_its_discounted_share(power, rounds):
 def trained(arrays, round_, client_id):
     record = protocol.addressed(RUN, round_=round_, client_id=client_id, placement="any")
     return train(protocol.train_request(protocol.request_content(to_record(dict(arrays)), record), {})).arrays
+
+
+def test_a_late_reply_in_buckets_moves_the_model_by_the_same_bits():
+    found = []
+    for record in (RUN, IN_BUCKETS):
+        strategy = late()
+        strategy.choose = first_round_only
+        arrays, notes = play(strategy, Tardy(client()), 2, record)
+        found.append(digest(arrays))
+        assert told(notes, 1)[-1] == (2, "accepted", "1 rounds late")
+    assert found[0] == found[1]
 
 
 def test_later_than_the_bound_is_dropped():

@@ -1,6 +1,8 @@
 """A round against a transport that delays, repeats, loses and damages replies."""
 
+import gc
 import random
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +11,7 @@ from fakes import NEVER, InMemoryGrid, client, config, model, train
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rounds import BAD, RUN, Notes, batch_mean, error_reply, fedavg, for_client, play, request_of
+from rounds import BAD, IN_BUCKETS, RUN, Notes, batch_mean, error_reply, fedavg, for_client, play, request_of
 
 from flwr_agent import protocol
 from flwr_agent.arrays import digest, from_record, to_record
@@ -219,9 +221,6 @@ def test_a_flower_client_that_knows_nothing_of_our_protocol_can_be_averaged():
 
 
 def test_one_reply_is_alive_while_the_next_is_pulled():
-    import gc
-    import weakref
-
     alive = []
 
     class Counting(InMemoryGrid):
@@ -235,6 +234,24 @@ def test_one_reply_is_alive_while_the_next_is_pulled():
     refs = []
     fedavg(placement="any").start(Counting(client()), to_record(model()), num_rounds=1, train_config=RUN)
     assert alive == [0, 0, 0, 0]
+
+
+def test_a_round_in_buckets_is_the_round_by_name():
+    assert play(num_rounds=2, record=IN_BUCKETS) == play(num_rounds=2)
+
+
+def test_a_round_in_buckets_holds_its_model_once_for_all_requests():
+    records, held = [to_record(model())], []
+    before = weakref.ref(records[0]["actor/embed"])
+
+    def serve(message):
+        gc.collect()
+        held.append((before(), id(message.content["arrays"])))
+        return client()(message)
+
+    fedavg(placement="any").start(InMemoryGrid(serve), records.pop(), num_rounds=1, train_config=IN_BUCKETS)
+    assert [old for old, _ in held] == [None] * 4
+    assert len({new for _, new in held}) == 1
 
 
 def test_a_round_reports_bytes_seconds_and_metrics():
