@@ -21,9 +21,10 @@ $(VENV)/.installed: pyproject.toml constraints/cpu.txt
 demo: install
 	$(BIN)/python -m flwr_agent run $(DEMO_ARGS)
 
-# Tests that start processes wait for them, so four files are played at once also on two cores.
+# Tests that start processes wait for them, so four files are played at once also on two cores. In the order of their
+# folders, the long ones are not left to the end.
 test: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder \
 		-m "not slow and not gpu and not conformance and not vllm" $(PYTEST_ARGS)
 
 slow: install
