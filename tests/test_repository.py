@@ -53,6 +53,7 @@ def test_the_citation_names_the_version_and_the_licence_of_the_package():
 def test_the_workflow_is_the_gate():
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
     assert "bash .ci/run" in [step.get("run") for step in jobs["gate"]["steps"]]
+    assert "bash .ci/e2e" in [step.get("run") for step in jobs["e2e"]["steps"]]
 
 
 def test_every_extra_that_an_error_names_exists():
