@@ -1,8 +1,8 @@
-"""Models that fill the memory: `python -m benchmarks.large_models [MIB] [REPEATS] [simulation|deployment]`.
+"""Models that fill the memory: `python -m benchmarks.large_models [MIB] [REPEATS] [simulation|deployment|in-memory]`.
 
-One round of two clients that add 1 to every weight: Flower's own FedAvg with Flower's records beside our FedAvg as a
+One round of clients (two, or `--clients N`) that add 1 to every weight: Flower's own FedAvg with Flower's records beside our FedAvg as a
 plug-in in the same app (`by name`) and as a run of ours sends it (`ours`: in buckets, every reply checked), in turns, in
-simulation and on a SuperLink with two SuperNodes. Seconds are of the round (requests sent to model made); memory is the
+simulation and on a SuperLink with two SuperNodes, with Flower's database or all in memory. Seconds are of the round (requests sent to model made); memory is the
 largest resident size of each process, sampled five times a second. Arrays are of 64 MiB each; `--array-kib N` makes
 them smaller, and more. `--sides` leaves some out; the first one is what the last one is compared with.
 """
@@ -30,7 +30,7 @@ from flwr_agent.hosts.superlink import LaunchError
 from flwr_agent.paths import ROOT
 from flwr_agent.rl import launch
 
-CLIENTS = 2
+MODES = ("simulation", "deployment", "in-memory")
 SIDES = ("stock", "by name", "ours")
 ROLES = {
     "flwr-simulation": "simulation (ServerApp)",
@@ -54,6 +54,7 @@ clientapp = "app:client"
 side = "stock"
 tensors = 1
 elements = 1
+clients = 2
 out = ""
 """
 APP = """
@@ -97,15 +98,16 @@ def in_our_protocol(message):
 @server.main()
 def main(grid, context):
     keys = context.run_config
+    n = keys["clients"]
     draw = np.random.default_rng(0)
     arrays = {f"w{i}": draw.standard_normal(keys["elements"], dtype=np.float32) for i in range(keys["tensors"])}
     before = float(arrays["w0"][0])
     record = to_record(arrays, keep_input=False)
     if keys["side"] == "stock":
-        strategy = Stock(fraction_evaluate=0.0, min_evaluate_nodes=0)
+        strategy = Stock(min_train_nodes=n, min_available_nodes=n, fraction_evaluate=0.0, min_evaluate_nodes=0)
     else:
-        strategy = Ours(total_clients=2, clients_per_round=2, placement="any")
-    while len(list(grid.get_node_ids())) < 2:
+        strategy = Ours(total_clients=n, clients_per_round=n, placement="any")
+    while len(list(grid.get_node_ids())) < n:
         time.sleep(0.2)
     run = None
     if keys["side"] == "ours":
@@ -146,17 +148,19 @@ def watched() -> Iterator[dict[str, float]]:
         thread.join()
 
 
-def ended(flower: Flower, run: int) -> str:
-    """How a run ended; a SuperLink that is too busy to say is asked again."""
+def ended(flower: Flower, run: int, log: Path) -> str:
+    """How a run ended. Its log says when: a command that asks is seconds of one core."""
     while True:
-        time.sleep(2)
-        flower.tend()
+        with flower.link.log(run, log) as stream:
+            while stream.poll() is None:
+                time.sleep(0.5)
+                flower.tend()
         with suppress(LaunchError):
             if (status := flower.link.status(run)).startswith("finished"):
                 return status
 
 
-def play(side: str, *, mib: int, array_kib: int, is_deployment: bool) -> dict[str, float]:
+def play(side: str, *, mib: int, array_kib: int, mode: str, clients: int) -> dict[str, float]:
     """Seconds of a round and GiB of each process."""
     with tempfile.TemporaryDirectory() as folder, watched() as peaks:
         app, out = Path(folder) / "large-model", Path(folder) / "seconds.json"
@@ -164,26 +168,27 @@ def play(side: str, *, mib: int, array_kib: int, is_deployment: bool) -> dict[st
         (app / "pyproject.toml").write_text(PROJECT)
         (app / "app.py").write_text(APP)
         tensors, elements = max(1, mib * 1024 // array_kib), array_kib * 256
-        settings = {"side": side, "tensors": tensors, "elements": elements, "out": str(out)}
-        federation = Federation(num_nodes=CLIENTS, threads=1, is_deployment=is_deployment, modules=(ROOT,))
+        settings = {"side": side, "tensors": tensors, "elements": elements, "clients": clients, "out": str(out)}
+        federation = Federation(
+            num_nodes=clients, threads=1, is_deployment=mode != MODES[0], in_memory=mode == MODES[2], modules=(ROOT,)
+        )
         with local.flower(federation, Path(folder) / "logs") as flower:
             run, log = flower.link.submit(app, settings, *federation.options()), Path(folder) / "run.log"
-            with flower.link.log(run, log):
-                status = ended(flower, run)
+            status = ended(flower, run, log)
             if status != "finished:completed":
                 raise SystemExit(f"{side}: {status}\n{launch.end_of(log)}")
         return {"seconds": json.loads(out.read_text())["seconds"], **peaks}
 
 
-def main(mib: int, repeats: int, modes: list[str], array_kib: int, sides: list[str]) -> None:
+def main(*, mib: int, repeats: int, modes: list[str], array_kib: int, clients: int, sides: list[str]) -> None:
     """Print a table for each mode."""
     console = Console()
     for mode in modes:
         found = [
-            {side: play(side, mib=mib, array_kib=array_kib, is_deployment=mode == "deployment") for side in sides}
+            {side: play(side, mib=mib, array_kib=array_kib, mode=mode, clients=clients) for side in sides}
             for _ in range(repeats)
         ]
-        title = f"{mode}, {mib:g} MiB in arrays of {array_kib} KiB, {CLIENTS} clients, medians of {repeats}"
+        title = f"{mode}, {mib:g} MiB in arrays of {array_kib} KiB, {clients} clients, medians of {repeats}"
         table = Table("", *sides, f"{sides[-1]} / {sides[0]}", title=title)
         for row in found[0][sides[0]]:
             figures = [statistics.median(run[side].get(row, 0.0) for run in found) for side in sides]
@@ -196,7 +201,8 @@ if __name__ == "__main__":
     words = argparse.ArgumentParser()
     words.add_argument("mib", type=int, nargs="?", default=2048)
     words.add_argument("repeats", type=int, nargs="?", default=3)
-    words.add_argument("modes", nargs="*", default=["simulation", "deployment"])
+    words.add_argument("modes", nargs="*", default=[MODES[0], MODES[2]])
     words.add_argument("--array-kib", type=int, default=64 * 1024)
+    words.add_argument("--clients", type=int, default=2)
     words.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     main(**vars(words.parse_args()))

@@ -63,6 +63,7 @@ def run(  # noqa: PLR0913 - options of a command
     deployment: Annotated[
         bool, typer.Option("--deployment", help="SuperNodes with processes of their own instead of the simulation.")
     ] = False,
+    in_memory: Annotated[bool, typer.Option("--in-memory", help=hosts.IN_MEMORY)] = False,
     superlink: Annotated[
         str, typer.Option(help="HOST:PORT of a SuperLink that runs, or a connection in your Flower configuration.")
     ] = "",
@@ -78,7 +79,11 @@ def run(  # noqa: PLR0913 - options of a command
 
     console = Console()
     where = to_where(
-        deployment=deployment, superlink=superlink, root_certificates=root_certificates, federation=federation
+        deployment=deployment,
+        in_memory=in_memory,
+        superlink=superlink,
+        root_certificates=root_certificates,
+        federation=federation,
     )
     if detach and not superlink:
         raise ConfigError("--detach", "", "needs --superlink HOST:PORT; a SuperLink of the run's own ends with it")

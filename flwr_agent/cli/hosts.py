@@ -29,6 +29,7 @@ Root = Annotated[
         resolve_path=True,
     ),
 ]
+IN_MEMORY = "The SuperLink keeps its state in memory, not in a database: for large models; lost when it dies."
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads of one process of an app.")]
 
 
@@ -83,8 +84,12 @@ def superlink(
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "0.0.0.0",  # noqa: S104 - sites come from outside
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = 8000,
     database: Annotated[
-        Path, typer.Option(callback=file_to_write, help="File with the state of runs.", resolve_path=True)
-    ] = Path("state.db"),
+        Path | None,
+        typer.Option(
+            callback=file_to_write, help="File with the state of runs; state.db if not given.", resolve_path=True
+        ),
+    ] = None,
+    in_memory: Annotated[bool, typer.Option("--in-memory", help=IN_MEMORY)] = False,
     threads: Threads = 1,
 ) -> None:
     """Become a SuperLink: TLS, known sites alone, state on disk; a SuperExec beside it runs the ServerApps."""
@@ -92,9 +97,12 @@ def superlink(
     from flwr_agent.hosts.certificates import Authority
     from flwr_agent.rl import launch
 
+    if in_memory and database:
+        raise ConfigError("--database", str(database), "contradicts --in-memory; choose one")
     commands.check_deployment(commands.installed())
     _insist([network.port(port)])
-    command = commands.superlink(Authority(folder), host, port, database)
+    kept = None if in_memory else database or file_to_write(Path("state.db").resolve())
+    command = commands.superlink(Authority(folder), host, port, kept)
     launch.become(command, launch.child_env(None, threads=threads))
 
 

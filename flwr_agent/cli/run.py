@@ -32,6 +32,7 @@ POLL_S = 0.5
 OUTAGE_S = 300.0
 """Seconds a SuperLink may be away before a run is given up; a run at somebody else's goes on there."""
 COMPLETED = "finished:completed"
+BEHIND = "; the SuperLink's database did not keep up with what clients send: add --in-memory for a large model"
 PLAIN: Mapping[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
 """How text is printed that must come out as it is."""
 FILES = ("report.html", "federated_summary.json")
@@ -144,7 +145,7 @@ def execute(plan: Plan, console: Console, where: Where, *, detach: bool = False)
         console.print(f"{result(output)}\nthis run is complete; add fresh=true to archive it and start over", **PLAIN)
         return
     log = output / LOGS / "run.log"
-    start = log.stat().st_size if log.is_file() else 0
+    said, at_link = _added(log), _added(output / LOGS / "superlink.log")
     display = Display(
         console, output / LEDGER, rounds=config.federation.rounds, clients=config.federation.clients_per_round
     )
@@ -161,7 +162,7 @@ def execute(plan: Plan, console: Console, where: Where, *, detach: bool = False)
         status = _follow(flower, run_id, log, (flower.tend, rehearsal.step, display.update))
         details = "" if status == COMPLETED else flower.link.details(run_id)
     if status != COMPLETED:
-        reason = last_error(log.read_bytes()[start:].decode(errors="replace")) or _silent(details)
+        reason = why(said(), at_link(), details)
         raise RunFailed(f"run {status.removeprefix('finished:')}: {reason} (log: {log})")
     console.print(result(output), **PLAIN)
 
@@ -188,6 +189,7 @@ def _federation(config: RunConfig, where: Where) -> Federation:
         threads=config.worker.torch_threads,
         gpus=config.worker.gpus * bool(launch.visible_gpus()),
         is_deployment=is_deployment,
+        in_memory=where.in_memory,
         modules=tuple(modules.folders(config)),
     )
 
@@ -242,6 +244,12 @@ def _scores(first: Mapping[str, Any], last: Mapping[str, Any], mode: str) -> str
     )
 
 
+def _added(log: Path) -> Callable[[], str]:
+    """Reads what a log has got since now."""
+    start = log.stat().st_size if log.is_file() else 0
+    return lambda: log.read_bytes()[start:].decode(errors="replace") if log.is_file() else ""
+
+
 def last_error(log: str) -> str:
     r"""The message of the last exception in a log, empty if there is none.
 
@@ -254,10 +262,17 @@ def last_error(log: str) -> str:
     return found[-1][2] if found else ""
 
 
-def _silent(details: str) -> str:
-    """The end of a ServerApp that was killed, or had no time to say why."""
+def why(log: str, at_link: str, details: str) -> str:
+    """Why a run failed.
+
+    Args:
+        log: of the run.
+        at_link: the log of a SuperLink of its own.
+        details: what Flower says, often nothing.
+    """
     said = f" ({details})" if details else ""
-    return f"the ServerApp ended without an error of its own{said}; the same command resumes the run"
+    silent = f"the ServerApp ended without an error of its own{said}; the same command resumes the run"
+    return (last_error(log) or silent) + (BEHIND if "database is locked" in at_link else "")
 
 
 def _follow(flower: Flower, run_id: int, log: Path, steps: Sequence[Callable[[], None]]) -> str:

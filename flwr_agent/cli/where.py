@@ -8,17 +8,23 @@ from flwr_agent.errors import ConfigError
 from flwr_agent.hosts.launched import DEPLOYMENT, SIMULATION, SUPERLINK, Where
 
 
-def to_where(*, deployment: bool, superlink: str, root_certificates: Path | None, federation: str) -> Where:
+def to_where(
+    *, deployment: bool, in_memory: bool, superlink: str, root_certificates: Path | None, federation: str
+) -> Where:
     """The options of `run` as one value.
 
     Raises:
         ConfigError: options that contradict each other, or a certificate that is not there.
     """
+    if in_memory and not deployment:
+        raise ConfigError(
+            "--in-memory", "", "is about the SuperLink that --deployment starts; give that, or leave it out"
+        )
     if not superlink:
         for option, value in (("--root-certificates", root_certificates), ("--federation", federation)):
             if value:
                 raise ConfigError(option, str(value), "belongs to --superlink HOST:PORT; give that, or leave it out")
-        return Where(kind=DEPLOYMENT if deployment else SIMULATION)
+        return Where(kind=DEPLOYMENT if deployment else SIMULATION, in_memory=in_memory)
     if deployment:
         raise ConfigError("--superlink", superlink, "is a SuperLink that runs, --deployment starts one; choose one")
     if root_certificates and not root_certificates.is_file():

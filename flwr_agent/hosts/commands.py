@@ -50,10 +50,18 @@ def simulation(host: str, control_port: int, runtime_port: int, release: Version
     return launch.tool("flower-superlink", "--insecure", "--simulation", *address)
 
 
-def superlink(authority: Authority, host: str, port: int, database: Path) -> list[str]:
-    """A SuperLink that outlives its own death: TLS, known SuperNodes alone, ServerApps elsewhere, state on disk."""
+def superlink(authority: Authority, host: str, port: int, database: Path | None) -> list[str]:
+    """A SuperLink for sites: TLS, known SuperNodes alone, ServerApps elsewhere.
+
+    Args:
+        authority: certificates, and the SuperExec's secret.
+        host: address to listen at.
+        port: likewise.
+        database: file with its state, which lets it outlive its own death; None keeps it in memory.
+    """
+    kept = ("--database", str(database)) if database else ()
     return launch.tool(
-        "flower-superlink", "--host", host, "--port", str(port), "--database", str(database),
+        "flower-superlink", "--host", host, "--port", str(port), *kept,
         "--isolation", "process", "--superexec-auth-secret-file", str(authority.secret),
         "--enable-supernode-auth", "--ssl-ca-certfile", str(authority.root),
         "--ssl-certfile", str(authority.certificate), "--ssl-keyfile", str(authority.key),

@@ -35,6 +35,8 @@ class Where:
     """File with the certificate of the authority that signed the SuperLink's; empty trusts those of the system."""
     federation: str = ""
     """Flower federation at that SuperLink; empty is its default one."""
+    in_memory: bool = False
+    """In a deployment of the run's own the SuperLink has no database."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

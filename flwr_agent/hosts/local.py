@@ -50,6 +50,8 @@ class Federation:
     """GPUs of one client; simulated clients beyond what the machine has take turns."""
     is_deployment: bool = False
     """SuperNodes with processes of their own on loopback, one per client id, instead of the simulation."""
+    in_memory: bool = False
+    """Their SuperLink keeps its state in memory, for models too large for Flower's database."""
     modules: tuple[Path, ...] = ()
     """Folders of the user's own modules, which ServerApp and clients import too."""
 
@@ -142,9 +144,8 @@ def _deployment(place: _Place, federation: Federation) -> Flower:
     port, *node_ports = launch.free_ports(1 + federation.num_nodes)
     address = f"{HOST}:{port}"
     authority = certificates.make_authority(place.home / "certificates", [HOST])
-    services = {
-        "superlink": place.service("superlink", commands.superlink(authority, HOST, port, place.home / "state.db"))
-    }
+    database = None if federation.in_memory else place.home / "state.db"
+    services = {"superlink": place.service("superlink", commands.superlink(authority, HOST, port, database))}
     _wait_until_up(services["superlink"], lambda: _ask(f"https://{address}/health", authority.root))
     services["superexec"] = place.service("superexec", commands.superexec(authority, address))
     link = connect(place.home, address, root_certificates=authority.root, threads=federation.threads)

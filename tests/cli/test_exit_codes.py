@@ -65,6 +65,10 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(refused, run,
         assert f"'{command[-1]}': {file} is a file; choose another place." in refused(*command, file / "x")
 
 
+def test_a_superlink_has_a_database_or_none(refused, tmp_path):
+    assert "contradicts --in-memory" in refused("superlink", tmp_path, "--in-memory", "--database", tmp_path / "x.db")
+
+
 def test_models_without_tensors_cannot_be_compared(refused, tmp_path):
     save_file({}, tmp_path / "none.safetensors")
     assert "there is nothing to compare" in refused("compare", *[tmp_path / "none.safetensors"] * 2)

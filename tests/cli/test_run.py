@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from flwr_agent.cli.run import is_complete, last_error
+from flwr_agent.cli.run import is_complete, last_error, why
 from flwr_agent.config import resolve
 from flwr_agent.paths import ROOT
 
@@ -147,6 +147,17 @@ def test_dry_run_shows_the_configuration_and_its_cost_and_starts_nothing(tmp_pat
 )
 def test_the_last_error_of_a_log_is_its_message(log: str, message: str):
     assert last_error(log) == message
+
+
+def test_a_run_that_was_too_much_for_the_database_names_the_option():
+    log = "Traceback\nhttpx.HTTPStatusError: Server error '500'"
+    locked = why(log, "sqlite3.OperationalError: database is locked", "")
+    assert locked.startswith("Server error '500'; the SuperLink's database did not keep up")
+    assert "--in-memory" in locked
+    assert why(log, "", "") == "Server error '500'"
+    assert why("", "", "killed") == (
+        "the ServerApp ended without an error of its own (killed); the same command resumes the run"
+    )
 
 
 def test_only_this_run_with_its_last_round_saved_and_scored_is_complete(tmp_path: Path):

@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.version import Version
@@ -24,6 +25,13 @@ def test_a_supernode_runs_apps_of_trusted_entities_alone_where_a_site_names_them
     place = ("superlink.example.org:8000", Path("/ca.crt"), Path("/key"), 9094, "partition-id=0")
     assert "--trusted-entities" not in commands.supernode(*place)
     assert commands.supernode(*place, Path("/trusted.yaml"))[-2:] == ["--trusted-entities", "/trusted.yaml"]
+
+
+def test_a_superlink_without_a_database_is_given_none():
+    names = ("root", "certificate", "key", "secret")
+    authority = SimpleNamespace(**dict.fromkeys(names, Path("/file")))
+    assert commands.superlink(authority, "h", 1, Path("/state.db"))[5:7] == ["--database", "/state.db"]
+    assert "--database" not in commands.superlink(authority, "h", 1, None)
 
 
 def test_a_flower_that_cannot_deploy_is_refused_in_a_line_that_names_the_one_it_takes():
