@@ -77,10 +77,10 @@ class Flower:
     """`superlink`, and in deployment `superexec` and `supernode-CLIENT_ID`."""
 
     def tend(self) -> None:
-        """Start again what has died, in deployment; the simulation lives and dies with its SuperLink.
+        """Start again what has died, in deployment; without a database a run lives and dies with its SuperLink.
 
         Raises:
-            LaunchError: the simulation's SuperLink is gone, or a process dies whenever it is started.
+            LaunchError: a SuperLink without a database is gone, or a process dies whenever it is started.
         """
         for service in self.services.values():
             service.tend()
@@ -144,8 +144,9 @@ def _deployment(place: _Place, federation: Federation) -> Flower:
     port, *node_ports = launch.free_ports(1 + federation.num_nodes)
     address = f"{HOST}:{port}"
     authority = certificates.make_authority(place.home / "certificates", [HOST])
-    database = None if federation.in_memory else place.home / "state.db"
-    services = {"superlink": place.service("superlink", commands.superlink(authority, HOST, port, database))}
+    database, kept = (None, {"max_restarts": 0}) if federation.in_memory else (place.home / "state.db", {})
+    command = commands.superlink(authority, HOST, port, database)
+    services = {"superlink": place.service("superlink", command, **kept)}
     _wait_until_up(services["superlink"], lambda: _ask(f"https://{address}/health", authority.root))
     services["superexec"] = place.service("superexec", commands.superexec(authority, address))
     link = connect(place.home, address, root_certificates=authority.root, threads=federation.threads)
