@@ -1,10 +1,11 @@
 """Models that fill the memory: `python -m benchmarks.large_models [MIB] [REPEATS] [simulation|deployment|in-memory]`.
 
-One round of clients (two, or `--clients N`) that add 1 to every weight: Flower's own FedAvg with Flower's records beside our FedAvg as a
-plug-in in the same app (`by name`) and as a run of ours sends it (`ours`: in buckets, every reply checked), in turns, in
-simulation and on a SuperLink with two SuperNodes, with Flower's database or all in memory. Seconds are of the round (requests sent to model made); memory is the
-largest resident size of each process, sampled five times a second. Arrays are of 64 MiB each; `--array-kib N` makes
-them smaller, and more. `--sides` leaves some out; the first one is what the last one is compared with.
+One round of clients (two, or `--clients N`) that add 1 to every weight: Flower's own FedAvg with Flower's records beside
+our FedAvg as a plug-in in the same app (`by name`) and as a run of ours sends it (`ours`: in buckets, every reply
+checked), in turns, in simulation and on a SuperLink with SuperNodes, with Flower's database or all in memory. Seconds
+are of the round (requests sent to model made); memory is the largest resident size of each process, sampled five times a
+second. Arrays are of 64 MiB each; `--array-kib N` makes them smaller, and more. `--sides` leaves some out; the first one
+is what the last one is compared with.
 """
 
 from __future__ import annotations
