@@ -1,4 +1,4 @@
-"""What privacy costs: `python -m benchmarks.privacy [FOLDER] [KEY=VALUE ...]`.
+"""What privacy costs: `python -m benchmarks.privacy [FOLDER] [KEY=VALUE ...] [--jobs N]`.
 
 TinyGuess with 50 clients in every round, which train adapters of rank 1 with a frozen A: the same run with more and more
 noise, what it spends, by our accountant and by Opacus', and what it wins. Tasks are played at the temperature of training.
@@ -8,12 +8,12 @@ Runs that are complete are not repeated.
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 
-from benchmarks.arms import ledger_of, of_kind, show, success
+from benchmarks.arms import asked, of_kind, outcomes, play, show, success
+from flwr_agent.report.statistics import gain
 
-CLIENTS, ROUNDS = 50, 8
+CLIENTS, ROUNDS = 50, 24
 SETTINGS = (
     "preset=tinyguess",
     f"federation.total_clients={CLIENTS}",
@@ -21,7 +21,7 @@ SETTINGS = (
     f"federation.rounds={ROUNDS}",
     "evaluation.tasks=256",
     "evaluation.temperature=1.0",
-    f"evaluation.every={ROUNDS}",
+    "evaluation.every=8",
     "strategy.name=lora_frozen_a",
     "model.lora.rank=1",
     "trainer.tasks_per_step=2",
@@ -29,19 +29,24 @@ SETTINGS = (
 )
 CLIP = 0.5
 NOISES = (0.3, 1.0)
+HEADER = (
+    "noise / clip", "epsilon at delta 1e-5", "by Opacus", "success before", "after the last round", "gain (95 % low)", "greedy",
+)  # fmt: skip
 
 
-def main(folder: Path, extra: list[str]) -> None:
+def main(folder: Path, extra: list[str], jobs: int) -> None:
     """Run what is missing under `folder` and print the table."""
-    arms = {"none": []} | {f"{z:g}": [f"privacy.noise_multiplier={z}", f"privacy.clip={CLIP}"] for z in NOISES}
-    rows = [("noise / clip", "epsilon at delta 1e-5", "by Opacus", "success before", "after the last round", "greedy")]
-    for name, settings in arms.items():
-        ledger = ledger_of(folder / f"noise-{name}", [*SETTINGS, *settings, *extra])
+    noisy = {f"{z:g}": [f"privacy.noise_multiplier={z}", f"privacy.clip={CLIP}"] for z in NOISES}
+    arms = {"none": [], **noisy}
+    runs = {folder / f"noise-{name}": [*SETTINGS, *settings, *extra] for name, settings in arms.items()}
+    rows = [HEADER]
+    for name, ledger in zip(arms, play(runs, jobs).values(), strict=True):
         first, *_, last = of_kind(ledger, "evaluation")
         end = of_kind(ledger, "round")[-1]
         spent = end["privacy"].get("epsilon", math.inf)
         other = by_opacus(float(name), end["round"], end["privacy"]["delta"]) if end["privacy"] else math.inf
-        scores = success([first]), success([last]), success([last], "greedy")
+        mean, low = gain(outcomes([first]), [outcomes([last])])
+        scores = success([first]), success([last]), f"{mean:+.3f} ({low:+.3f})", success([last], "greedy")
         rows.append((name, f"{spent:.4g}", f"{other:.4g}", *scores))
     show(rows)
 
@@ -56,5 +61,5 @@ def by_opacus(noise_multiplier: float, rounds: int, delta: float) -> float:
 
 
 if __name__ == "__main__":
-    where, *settings = [*sys.argv[1:], *(["runs/privacy"] if len(sys.argv) < 2 else [])]
-    main(Path(where).absolute(), settings)
+    options = asked(__doc__, "runs/privacy")
+    main(options.folder.absolute(), options.settings, options.jobs)
