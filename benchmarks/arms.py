@@ -1,44 +1,37 @@
-"""Runs that differ in a few settings, through the command, and what their ledgers say."""
+"""Runs that differ in a few settings: what a command is told of them, and what their ledgers say."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import repeated
 from flwr_agent.report.statistics import wilson
 
 Line = dict[str, Any]
 
 
-def asked(doc: str | None, folder: str) -> argparse.Namespace:
-    """`folder` (that one unless another is given), `settings` laid over every run, and how many `jobs` go side by side."""
-    options = argparse.ArgumentParser(description=doc)
-    options.add_argument("folder", nargs="?", type=Path, default=Path(folder), help="folder of the runs")
-    options.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="laid over every run")
-    options.add_argument("--jobs", type=int, default=1, help="runs side by side, two cores each")
-    return options.parse_intermixed_args()
+def options(doc: str | None, folder: str) -> argparse.Namespace:
+    """`folder` of the runs (this one unless another is given), `settings` for every run, `jobs` side by side."""
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("settings", nargs="*", metavar="[FOLDER] KEY=VALUE", help="folder of the runs; for every run")
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, two cores each")
+    given = parser.parse_intermixed_args()
+    has_folder = bool(given.settings) and "=" not in given.settings[0]
+    given.folder = Path(given.settings.pop(0) if has_folder else folder).absolute()
+    return given
 
 
-def play(runs: Mapping[Path, Sequence[str]], jobs: int) -> dict[Path, list[Line]]:
-    """The ledger of each run, `jobs` of them side by side; what is complete is kept, what was interrupted is resumed."""
-    with ThreadPoolExecutor(jobs) as pool:
-        return dict(zip(runs, pool.map(_ledger, runs, runs.values()), strict=True))
-
-
-def _ledger(folder: Path, settings: Sequence[str]) -> list[Line]:
-    summary = folder / "federated_summary.json"
-    if not (summary.is_file() and json.loads(summary.read_text())["loop_completed"]):
-        command = [sys.executable, "-m", "flwr_agent", "run", f"output_dir={folder}", *settings]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
-    return [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+def ledgers(runs: repeated.Runs, jobs: int, *, keep: bool = False) -> dict[Path, list[Line]]:
+    """The ledger of each run, once all are done; `keep` leaves their checkpoints where they are."""
+    repeated.finish(runs, jobs, keep=keep)
+    return {run: [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()] for run in runs}
 
 
 def of_kind(ledger: Sequence[Line], kind: str) -> list[Line]:
@@ -51,15 +44,15 @@ def outcomes(evaluations: Sequence[Line], mode: str = "sampled") -> np.ndarray:
     return np.mean([line["outcomes"][f"{mode}/success"] for line in evaluations], axis=0)
 
 
-def success(evaluations: Sequence[Line], mode: str = "sampled") -> str:
-    """Held-out success over some evaluations, with its 95 % interval over the tasks."""
-    of_tasks = outcomes(evaluations, mode)
-    low, high = wilson(float(of_tasks.sum()), len(of_tasks))
-    return f"{of_tasks.mean():.3f} ({low:.3f} to {high:.3f})"
+def interval(of_tasks: Sequence[float] | np.ndarray) -> str:
+    """Mean over tasks with its 95 % interval."""
+    low, high = wilson(float(np.sum(of_tasks)), len(of_tasks))
+    return f"{np.mean(of_tasks):.3f} ({low:.3f} to {high:.3f})"
 
 
 def show(rows: Sequence[Sequence[str]]) -> None:
-    """Print a Markdown table; the first row is its head."""
+    """Print a Markdown table and an empty line; the first row is its head."""
     head, *body = rows
     for row in (head, ["---"] * len(head), *body):
         sys.stdout.write(f"| {' | '.join(row)} |\n")
+    sys.stdout.write("\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.arms import Line, asked, of_kind, outcomes, play, show
+from benchmarks.arms import Line, ledgers, of_kind, options, outcomes, show
 from flwr_agent.arrays import load
 from flwr_agent.report.statistics import difference
 
@@ -40,13 +40,14 @@ def main(folder: Path, extra: list[str], jobs: int) -> None:
         for arm, of_arm in places.items()
         for seed, place in zip(SEEDS, of_arm, strict=True)
     }
-    ledgers = play(runs, jobs)
-    played = {arm: [ledgers[place] for place in of_arm] for arm, of_arm in places.items()}
+    found = ledgers(runs, jobs, keep=True)
+    played = {arm: [found[place] for place in of_arm] for arm, of_arm in places.items()}
+    first = [_moved(place) for place in places[PLAIN]]
     plain = _bytes(played[PLAIN])
     rows = [HEADER]
     for arm, of_arm in played.items():
         scores = [cell for mode in ("sampled", "greedy") for cell in _scores(of_arm, played[PLAIN], mode)]
-        off = [apart(_moved(ours), _moved(first)) for ours, first in zip(places[arm], places[PLAIN], strict=True)]
+        off = [apart(_moved(place), reference) for place, reference in zip(places[arm], first, strict=True)]
         size = _bytes(of_arm)
         rows.append((arm, f"{size:,.0f}", f"{size / plain:.3f}", *scores, f"{np.mean(off):.1e}"))
     show(rows)
@@ -59,14 +60,14 @@ def apart(moved: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> flo
     return (distance / length) ** 0.5
 
 
-def _bytes(ledgers: Sequence[Sequence[Line]]) -> float:
-    clients = [line for ledger in ledgers for line in of_kind(ledger, "client")]
+def _bytes(of_arm: Sequence[Sequence[Line]]) -> float:
+    clients = [line for ledger in of_arm for line in of_kind(ledger, "client")]
     return float(np.mean([line["payload_bytes"] for line in clients if line["status"] == "accepted"]))
 
 
-def _scores(ledgers: Sequence[Sequence[Line]], plain: Sequence[Sequence[Line]], mode: str) -> tuple[str, str]:
+def _scores(of_arm: Sequence[Sequence[Line]], plain: Sequence[Sequence[Line]], mode: str) -> tuple[str, str]:
     """Success of every seed, and how far the arm is from the first, over seeds and tasks."""
-    ours_SN, first_SN = (np.stack([_learnt(ledger, mode) for ledger in arm]) for arm in (ledgers, plain))
+    ours_SN, first_SN = (np.stack([_learnt(ledger, mode) for ledger in arm]) for arm in (of_arm, plain))
     mean, low, high = difference(ours_SN - first_SN)
     return " ".join(f"{value:.3f}" for value in ours_SN.mean(axis=1)), f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
 
@@ -82,5 +83,5 @@ def _moved(run: Path) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    options = asked(__doc__, "runs/compression")
-    main(options.folder.absolute(), options.settings, options.jobs)
+    given = options(__doc__, "runs/compression")
+    main(given.folder, given.settings, given.jobs)

@@ -31,7 +31,7 @@ from flwr_agent.hosts.superlink import LaunchError
 from flwr_agent.paths import ROOT
 from flwr_agent.rl import launch
 
-MODES = ("simulation", "deployment", "in-memory")
+SIMULATION, DEPLOYMENT, IN_MEMORY = MODES = ("simulation", "deployment", "in-memory")
 SIDES = ("stock", "by name", "ours")
 ROLES = {
     "flwr-simulation": "simulation (ServerApp)",
@@ -171,7 +171,7 @@ def play(side: str, *, mib: int, array_kib: int, mode: str, clients: int) -> dic
         tensors, elements = max(1, mib * 1024 // array_kib), array_kib * 256
         settings = {"side": side, "tensors": tensors, "elements": elements, "clients": clients, "out": str(out)}
         federation = Federation(
-            num_nodes=clients, threads=1, is_deployment=mode != MODES[0], in_memory=mode == MODES[2], modules=(ROOT,)
+            num_nodes=clients, threads=1, is_deployment=mode != SIMULATION, in_memory=mode == IN_MEMORY, modules=(ROOT,)
         )
         with local.flower(federation, Path(folder) / "logs") as flower:
             run, log = flower.link.submit(app, settings, *federation.options()), Path(folder) / "run.log"
@@ -202,8 +202,11 @@ if __name__ == "__main__":
     words = argparse.ArgumentParser()
     words.add_argument("mib", type=int, nargs="?", default=2048)
     words.add_argument("repeats", type=int, nargs="?", default=3)
-    words.add_argument("modes", nargs="*", default=[MODES[0], MODES[2]])
+    words.add_argument("modes", nargs="*", default=[SIMULATION, IN_MEMORY], metavar=" | ".join(MODES))
     words.add_argument("--array-kib", type=int, default=64 * 1024)
     words.add_argument("--clients", type=int, default=2)
     words.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
-    main(**vars(words.parse_args()))
+    given = words.parse_args()
+    if wrong := set(given.modes) - {*MODES}:
+        words.error(f"no such mode: {', '.join(wrong)}; choose from {', '.join(MODES)}")
+    main(**vars(given))

@@ -7,17 +7,17 @@ are complete are not repeated, so the command can be interrupted and given again
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import repeated
+from benchmarks.arms import interval, options, show
 from benchmarks.yardsticks import oracle, random_policy
 from flwr_agent import presets
 from flwr_agent.cli import overrides
 from flwr_agent.report.runs import Line, Run
-from flwr_agent.report.statistics import gain, wilson
+from flwr_agent.report.statistics import gain
 
 SEEDS = (42, 21, 84)
 CONTROLS = {
@@ -50,16 +50,11 @@ HEADER = (
 
 def main() -> None:
     """Run what is missing and print the table."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("folder", nargs="?", type=Path, default=Path("runs/learning"), help="folder of the runs")
-    asked.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="laid over every run")
-    asked.add_argument("--jobs", type=int, default=1, help="runs side by side, two cores each")
-    options = asked.parse_intermixed_args()
-    folder = options.folder.absolute()
-    runs = {folder / _name(arm): [*settings, *options.settings] for arm, settings in _arms(options.settings).items()}
-    repeated.finish(runs, options.jobs)
-    _print([HEADER, *(_row(arm, folder / _name(arm)) for arm in _arms(options.settings))])
-    _print([("yardstick on the same tasks", "success (95 %)"), *_yardsticks(options.settings)])
+    given = options(__doc__, "runs/learning")
+    runs = {given.folder / _name(arm): [*settings, *given.settings] for arm, settings in _arms(given.settings).items()}
+    repeated.finish(runs, given.jobs)
+    show([HEADER, *(_row(arm, given.folder / _name(arm)) for arm in _arms(given.settings))])
+    show([("yardstick on the same tasks", "success (95 %)"), *_yardsticks(given.settings)])
     print(repeated.machines(runs))  # noqa: T201
 
 
@@ -98,23 +93,11 @@ def _ends(evaluations: Sequence[Line], mode: str) -> tuple[Sequence[float], Sequ
 
 def _yardsticks(extra: list[str]) -> list[tuple[str, str]]:
     config = presets.load(overrides.parse(extra))
-    return [("random admissible action", _interval(random_policy(config))), ("oracle", _interval(oracle(config)))]
-
-
-def _interval(outcomes: list[float]) -> str:
-    low, high = wilson(sum(outcomes), len(outcomes))
-    return f"{_mean(outcomes):.3f} ({low:.3f} to {high:.3f})"
+    return [("random admissible action", interval(random_policy(config))), ("oracle", interval(oracle(config)))]
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _print(rows: list[tuple[str, ...]]) -> None:
-    header, *body = rows
-    for row in [header, ("---",) * len(header), *body]:
-        print(f"| {' | '.join(row)} |")  # noqa: T201
-    print()  # noqa: T201
 
 
 if __name__ == "__main__":

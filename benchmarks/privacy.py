@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from benchmarks.arms import asked, of_kind, outcomes, play, show, success
+from opacus.accountants import RDPAccountant
+
+from benchmarks.arms import interval, ledgers, of_kind, options, outcomes, show
 from flwr_agent.report.statistics import gain
 
 CLIENTS, ROUNDS = 50, 24
@@ -40,26 +42,25 @@ def main(folder: Path, extra: list[str], jobs: int) -> None:
     arms = {"none": [], **noisy}
     runs = {folder / f"noise-{name}": [*SETTINGS, *settings, *extra] for name, settings in arms.items()}
     rows = [HEADER]
-    for name, ledger in zip(arms, play(runs, jobs).values(), strict=True):
+    for name, ledger in zip(arms, ledgers(runs, jobs).values(), strict=True):
         first, *_, last = of_kind(ledger, "evaluation")
         end = of_kind(ledger, "round")[-1]
         spent = end["privacy"].get("epsilon", math.inf)
         other = by_opacus(float(name), end["round"], end["privacy"]["delta"]) if end["privacy"] else math.inf
-        mean, low = gain(outcomes([first]), [outcomes([last])])
-        scores = success([first]), success([last]), f"{mean:+.3f} ({low:+.3f})", success([last], "greedy")
+        before, after = outcomes([first]), outcomes([last])
+        mean, low = gain(before, [after])
+        scores = interval(before), interval(after), f"{mean:+.3f} ({low:+.3f})", interval(outcomes([last], "greedy"))
         rows.append((name, f"{spent:.4g}", f"{other:.4g}", *scores))
     show(rows)
 
 
 def by_opacus(noise_multiplier: float, rounds: int, delta: float) -> float:
     """Epsilon of so many Gaussian mechanisms with every client in each, by an accountant that shares no code with ours."""
-    from opacus.accountants import RDPAccountant
-
     accountant = RDPAccountant()
     accountant.history = [(noise_multiplier, 1.0, rounds)]
     return accountant.get_epsilon(delta)
 
 
 if __name__ == "__main__":
-    options = asked(__doc__, "runs/privacy")
-    main(options.folder.absolute(), options.settings, options.jobs)
+    given = options(__doc__, "runs/privacy")
+    main(given.folder, given.settings, given.jobs)

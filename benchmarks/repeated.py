@@ -31,7 +31,7 @@ def is_done(folder: Path) -> bool:
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """`seconds` and `machine` of a run that is done."""
+    """`seconds`, `machine` and `settings` of a run that is done."""
     return json.loads((folder / DONE).read_text(encoding="utf-8"))
 
 
@@ -45,21 +45,32 @@ def machines(folders: Iterable[Path]) -> str:
     return "; ".join(sorted({facts(folder)["machine"] for folder in folders}))
 
 
-def finish(runs: Runs, jobs: int) -> None:
+def finish(runs: Runs, jobs: int, *, keep: bool = False) -> None:
     """Run what is not done, `jobs` at once; a run that fails does not keep the others from theirs.
 
+    Args:
+        runs: what is to be done.
+        jobs: runs side by side.
+        keep: whether checkpoints stay.
+
     Raises:
-        SystemExit: some failed; it names their folders.
+        SystemExit: some failed, or are there with other settings; it names their folders.
     """
     left = [folder for folder in runs if not is_done(folder)]
+    if other := [str(folder) for folder in runs if folder not in left and _is_other(folder, runs[folder])]:
+        sys.exit(f"these hold runs with other settings; choose another folder or remove them: {' '.join(other)}")
     with ThreadPoolExecutor(jobs) as pool:
-        codes = list(pool.map(lambda folder: _run(folder, runs[folder]), left))
+        codes = list(pool.map(lambda folder: _run(folder, runs[folder], keep=keep), left))
     if failed := [str(folder) for folder, code in zip(left, codes, strict=True) if code]:
         sys.exit(f"{len(failed)} runs failed, each with its output beside its folder: {' '.join(failed)}")
 
 
-def _run(folder: Path, settings: Sequence[str]) -> int:
-    """One run, with its output in `FOLDER.out`; its checkpoints are dropped when it is done. Returns its exit code."""
+def _is_other(folder: Path, settings: Sequence[str]) -> bool:
+    return facts(folder).get("settings", [*settings]) != [*settings]
+
+
+def _run(folder: Path, settings: Sequence[str], *, keep: bool) -> int:
+    """One run, with its output in `FOLDER.out`. Returns its exit code."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "flwr_agent", "run", f"output_dir={folder}", *settings]
     start = time.perf_counter()
@@ -67,11 +78,12 @@ def _run(folder: Path, settings: Sequence[str]) -> int:
         code = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False).returncode  # noqa: S603
     if code:
         return code
-    for kept in folder.glob("round-*"):
-        shutil.rmtree(kept)
-    found = {"seconds": round(time.perf_counter() - start, 1), "machine": _machine()}
+    for checkpoint in [] if keep else folder.glob("round-*"):
+        shutil.rmtree(checkpoint)
+    took = round(time.perf_counter() - start, 1)
+    found = {"seconds": took, "machine": _machine(), "settings": [*settings]}
     (folder / DONE).write_text(json.dumps(found), encoding="utf-8")
-    print(f"{folder.name}: done in {found['seconds']:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
+    print(f"{folder.name}: done in {took:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
     return 0
 
 

@@ -61,8 +61,8 @@ def on_client(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
     return play
 
 
-def _say_who(stall: Stall, message: Message, _ids: Sequence[str]) -> None:
-    stall([message])
+def _say_who(stall: Stall, message: Message, _ids: Sequence[str]) -> list[Message]:
+    return stall([message])
 
 
 def policy_of(arrays: ArrayRecord) -> ArrayRecord:

@@ -15,6 +15,7 @@ from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import EvaluateReply
 from server_app.evaluate import Play, policy_of
 from strategies.nodes import Nodes
+from strategies.stall import Stall
 from strategies.stream import pull, push
 
 logger = logging.getLogger("flwr.agent")
@@ -33,8 +34,8 @@ def on_sites(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
         there = nodes.clients(at_least=1)
         client_of = {node: client for client, node in there.items()}
         messages = [Message(content, node, MessageType.EVALUATE, group_id=str(round_)) for node in there.values()]
-        sent, replies = push(grid, messages), {}
-        for answer in pull(grid, sent, deadline):
+        sent, replies, stall = push(grid, messages), {}, Stall(grid)
+        for answer in pull(grid, sent, deadline, waiting=lambda ids: stall([sent[id_] for id_ in ids])):
             client = client_of[sent[answer.metadata.reply_to_message_id].metadata.dst_node_id]
             try:
                 replies[client] = _checked(answer, content)

@@ -57,8 +57,8 @@ class Exchange:
                 return
             ids += self._retry_lost(deadline)
 
-    def _say_who(self, stall: Stall, ids: Sequence[str]) -> None:
-        stall([r.message for r in self._fold.requests if r.message.metadata.message_id in ids])
+    def _say_who(self, stall: Stall, ids: Sequence[str]) -> list[Message]:
+        return stall([r.message for r in self._fold.requests if r.message.metadata.message_id in ids])
 
     def _retry_lost(self, deadline: float) -> list[str]:
         retries = [self._retry(request, deadline) for request in list(self._fold.requests)]

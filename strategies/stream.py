@@ -14,6 +14,8 @@ POLL_S, MAX_POLL_S, GROWTH = 0.2, 1.0, 0.05
 A look costs the SuperLink several queries; so a long wait asks rarely, and learns of a reply a twentieth late at most.
 """
 
+Waiting = Callable[[Sequence[str]], Sequence[Message]]
+
 
 def push(grid: Grid, messages: Iterable[Message]) -> dict[str, Message]:
     """Message id -> message, in order; a message the transport refuses is left out.
@@ -33,29 +35,30 @@ def pull(
     message_ids: Iterable[str],
     deadline: float,
     *,
-    waiting: Callable[[Sequence[str]], None] = lambda _: None,
+    waiting: Waiting = lambda _: (),
 ) -> Iterator[Message]:
     """Replies in the order of `message_ids`; others wait where the transport keeps them.
 
     A reply that is missing when the clock (`time.monotonic`) reaches `deadline` is skipped; each later one is still
     looked for once, since it may have come while an earlier one was waited for. `waiting` is called at every look in vain
-    with the ids that are looked for.
+    with the ids that are looked for, and what it returns takes the place of their replies.
     """
     since = time.monotonic()
     for message_id in message_ids:
         replies = list(grid.pull_messages([message_id]))
         while not replies and time.monotonic() < deadline:
-            waiting([message_id])
-            pause(since)
-            replies = list(grid.pull_messages([message_id]))
+            if not (replies := list(waiting([message_id]))):
+                pause(since)
+                replies = list(grid.pull_messages([message_id]))
         while replies:
             yield replies.pop(0)
 
 
-def race(
-    grid: Grid, message_ids: list[str], deadline: float, *, waiting: Callable[[Sequence[str]], None] = lambda _: None
-) -> Iterator[Message]:
-    """Replies as they come, until the clock reaches `deadline`; ids that the caller appends meanwhile count too."""
+def race(grid: Grid, message_ids: list[str], deadline: float, *, waiting: Waiting = lambda _: ()) -> Iterator[Message]:
+    """Replies as they come, until the clock reaches `deadline`; ids that the caller appends meanwhile count too.
+
+    `waiting` is called after every look at all of them, and what it returns takes the place of replies.
+    """
     since = time.monotonic()
     while message_ids:
         for message_id in list(message_ids):
@@ -65,7 +68,9 @@ def race(
                 yield replies.pop(0)
         if time.monotonic() >= deadline:
             return
-        waiting(message_ids)
+        for message in waiting(message_ids):
+            message_ids.remove(message.metadata.reply_to_message_id)
+            yield message
         pause(since)
 
 

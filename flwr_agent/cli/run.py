@@ -99,9 +99,7 @@ def show(plan: Plan, console: Console, where: Where) -> None:
         ConfigError: `where` cannot run it.
     """
     _check_where(plan.config, where)
-    console.print(
-        preview.settings(plan.config, frozenset(plan.explicit)), highlight=False, markup=False, soft_wrap=True
-    )
+    console.print(preview.settings(plan.config, frozenset(plan.explicit)), **PLAIN)
     console.print(preview.estimate(plan.config, preview.size_of(_model(plan.config))))
 
 

@@ -17,7 +17,7 @@ from flwr_agent.cli.progress import LEDGER, Progress
 from flwr_agent.config import resolve
 from flwr_agent.errors import ResumeError
 from flwr_agent.hosts.launched import FILE, LOGS, SUPERLINK, Launch
-from flwr_agent.hosts.superlink import LaunchError, reached
+from flwr_agent.hosts.superlink import FORGOTTEN, LaunchError, reached
 
 STOP_S = 60.0
 """Seconds a run of this machine has to end everything it started."""
@@ -115,6 +115,8 @@ def _state(folder: Path, launch: Launch | None) -> str:
     if launch and launch.where.kind == SUPERLINK:
         with reached(launch.where) as link:
             found = link.status(launch.run_id)
+        if found == FORGOTTEN:
+            return INTERRUPTED
         return found if found.startswith("finished") else RUNNING
     rounds = _rounds(folder)
     if launch and launch.follower():

@@ -3,7 +3,7 @@
 It has its own home, its own loopback ports and an empty working directory (Ray puts that before the app on the path of
 the simulated clients), and installs no packages at run time. With SuperNodes it is what docs/deployment.md sets up on
 real hosts: TLS, keys of the SuperNodes, a SuperExec beside the SuperLink, a database, and processes that are started
-again when they die.
+again when they die; or, with `in_memory`, a SuperLink that has no database and is not started again.
 """
 
 from __future__ import annotations

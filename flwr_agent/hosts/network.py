@@ -15,6 +15,7 @@ import requests
 from flwr_agent.hosts.finding import Finding, Verdict
 
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+RESERVED = EPHEMERAL.with_name("ip_local_reserved_ports")
 AHEAD_S, BEHIND_S = 5.0, 300.0
 """Flower refuses a SuperNode whose clock is further from its SuperLink's."""
 DATE_S = 1.0
@@ -26,7 +27,7 @@ def port(number: int) -> Finding:
     """A port that a process of this host is to listen on."""
     low, high = map(int, EPHEMERAL.read_text(encoding="ascii").split()) if EPHEMERAL.is_file() else (32768, 60999)
     name = f"port {number}"
-    if low <= number <= high:
+    if low <= number <= high and not _is_reserved(number):
         fix = f"choose one below {low}, or reserve it (sysctl net.ipv4.ip_local_reserved_ports={number})"
         return Finding(name, Verdict.FAIL, f"in the range of outgoing connections, {low} to {high}", fix)
     with socket.socket() as probe:
@@ -38,6 +39,13 @@ def port(number: int) -> Finding:
         except OSError:
             return Finding(name, Verdict.FAIL, "is taken", f"end what listens there (ss -ltnp 'sport = :{number}')")
     return Finding(name, Verdict.OK, "free")
+
+
+def _is_reserved(number: int) -> bool:
+    """Whether the system keeps a port free of outgoing connections; the file lists ports and ranges, `8080,9000-9010`."""
+    parts = RESERVED.read_text(encoding="ascii").strip().split(",") if RESERVED.is_file() else []
+    ends = [part.partition("-") for part in parts if part]
+    return any(int(low) <= number <= int(high or low) for low, _, high in ends)
 
 
 def superlink(address: str, root: Path | None) -> Iterator[Finding]:

@@ -16,6 +16,9 @@ from flwr_agent.rl import launch
 
 CONNECTION = "own"
 """Name of the one connection in a Flower home of ours."""
+FORGOTTEN = "finished:forgotten"
+"""Status of a run that its SuperLink does not know."""
+_UNKNOWN = "Run ID not found"
 
 
 class LaunchError(AgentError, RuntimeError):
@@ -54,7 +57,7 @@ class SuperLink:
         return int(self._ask("run", str(app), self.connection, "--run-config", str(config), *options)["run-id"])
 
     def status(self, run_id: int) -> str:
-        """`pending`, `starting`, `running`, `finished:completed`, `finished:failed` or `finished:stopped`."""
+        """`pending`, `starting`, `running`, `finished:completed`, `finished:failed`, `finished:stopped` or `FORGOTTEN`."""
         return str(self._run(run_id)["status"])
 
     def details(self, run_id: int) -> str:
@@ -77,7 +80,13 @@ class SuperLink:
             yield process
 
     def _run(self, run_id: int) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask("ls", self.connection, "--run-id", str(run_id))["runs"][0]
+        try:
+            found: dict[str, Any] = self._ask("ls", self.connection, "--run-id", str(run_id))["runs"][0]
+        except LaunchError as error:
+            if _UNKNOWN not in str(error):
+                raise
+            details = "its SuperLink knows nothing of it: one without a database forgets its runs when it ends"
+            return {"status": FORGOTTEN, "status-details": details}
         return found
 
     def _ask(self, *arguments: str) -> dict[str, Any]:

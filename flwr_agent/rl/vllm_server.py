@@ -23,7 +23,7 @@ from flwr_agent.rl.generate import Completion, Request
 from flwr_agent.rl.vllm_weights import in_file
 
 START = (
-    "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --generation-config vllm --logprobs-mode processed_logprobs "
+    "VLLM_SERVER_DEV_MODE=1 PYTHONPATH=CHECKOUT vllm serve MODEL --generation-config vllm --logprobs-mode processed_logprobs "
     "--worker-extension-cls flwr_agent.rl.vllm_weights.WeightLoader"
 )
 _TIMEOUT_S = 600.0

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
@@ -13,7 +14,8 @@ from flwr_agent.cli import runs
 from flwr_agent.cli.app import app
 from flwr_agent.config import resolve
 from flwr_agent.errors import AgentError, DataError, ResumeError
-from flwr_agent.hosts.launched import Launch, Where
+from flwr_agent.hosts.launched import SUPERLINK, Launch, Where
+from flwr_agent.hosts.superlink import FORGOTTEN, LaunchError, SuperLink
 
 DEAD = {"pid": 2**22 - 1, "created": 0.0}
 
@@ -105,6 +107,36 @@ def test_stop_ends_the_process_that_follows_the_run_and_nothing_else(tmp_path: P
     finally:
         parent.kill()
         parent.wait()
+
+
+class Answering(SuperLink):
+    """A SuperLink of which Flower's command says always the same."""
+
+    def _ask(self, *arguments):
+        raise LaunchError(f"flwr {arguments[0]} failed: {self.env['says']}")
+
+
+def at(monkeypatch, path: Path, says: str) -> Answering:
+    link = Answering(connection="own", cwd=path, env={"says": says})
+    monkeypatch.setattr(runs, "reached", lambda where: nullcontext(link))
+    place = Launch(where=Where(kind=SUPERLINK, superlink="far:8000"), settings={}, run_id=7)
+    folder_of(path, rounds_done=1, launch=place)
+    return link
+
+
+def test_a_run_that_its_superlink_has_forgotten_is_interrupted_and_can_be_resumed(monkeypatch, tmp_path: Path):
+    link = at(monkeypatch, tmp_path, "Displaying information for run ID 7... [code: 16] Run ID not found.")
+    assert link.status(7) == FORGOTTEN
+    assert "knows nothing of it" in link.details(7)
+    out = said("status", tmp_path)
+    assert f"{tmp_path}: interrupted" in out
+    assert f"flwr-agent resume {tmp_path}" in out
+
+
+def test_a_superlink_that_does_not_answer_is_not_taken_for_one_that_has_forgotten(monkeypatch, tmp_path: Path):
+    at(monkeypatch, tmp_path, "Connection to the SuperLink is unavailable.")
+    with pytest.raises(LaunchError, match="unavailable"):
+        said("status", tmp_path)
 
 
 def test_a_running_run_is_not_started_twice(tmp_path: Path):

@@ -83,12 +83,17 @@ def test_a_port_must_be_free_and_outside_the_range_of_outgoing_connections(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setattr(network, "EPHEMERAL", tmp_path / "range")
+    monkeypatch.setattr(network, "RESERVED", tmp_path / "reserved")
     (tmp_path / "range").write_text("32768\t60999\n")
     free, taken = launch.free_ports(2)
     assert network.port(free).verdict is Verdict.OK
     assert "in the range of outgoing connections, 32768 to 60999" in network.port(40_000).found
     with socket.create_server(("127.0.0.1", taken)):
         assert network.port(taken).found == "is taken"
+    for reserved in ("40000\n", "8080,39990-40010\n"):
+        (tmp_path / "reserved").write_text(reserved)
+        assert "outgoing" not in network.port(40_000).found
+    assert "outgoing" in network.port(40_011).found
 
 
 def test_other_code_is_named():

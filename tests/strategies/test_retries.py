@@ -3,6 +3,7 @@
 import re
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -214,3 +215,41 @@ def test_a_flower_that_tells_no_heartbeats_still_says_for_whom_it_waits(monkeypa
     asked = [Message(protocol.hello_content(), node, protocol.HELLO) for node in (7, 11)]
     stall.Stall(SimpleNamespace(get_node_ids=lambda: [11]))(asked)
     assert "for node 7 (not connected), node 11 (connected)" in caplog.text
+
+
+class Forgetful(Deployed):
+    """A grid whose nodes start anew before anybody asks about them, and lose what was sent before."""
+
+    def get_nodes(self):
+        self.up = getattr(self, "up", datetime.now(UTC).isoformat())
+        return [NodeInfo(node_id=node, last_activated_at=self.up, heartbeat_interval=30) for node in self.nodes]
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_what_a_node_started_anew_has_forgotten_is_asked_again_long_before_the_deadline(monkeypatch, extra):
+    monkeypatch.setattr(stall, "STALL_S", 0.0)
+    notes, asked = Notes(), set()
+
+    def delay(message):
+        who, size = protocol.client_of(message.content), len(asked)
+        asked.add(who)
+        return NEVER if len(asked) > size else 0
+
+    strategy = FedAvg(total_clients=3, clients_per_round=2, extra_clients=extra, seed=3, placement="any", retries=1)
+    grid = Forgetful(client(), delay=delay)
+    strategy.start(grid, to_record(model()), num_rounds=1, timeout=3600.0, train_config=RUN, observer=notes)
+    assert {(o.attempt, str(o.status)) for o in notes.outcomes} >= {(1, "failed"), (2, "accepted")}
+    assert {o.reason for o in notes.outcomes if o.attempt == 1} == {stall.FORGOTTEN}
+    assert len(notes.sets[0][1]) == 2
+
+
+def test_a_request_to_a_node_that_was_up_before_it_is_waited_for(monkeypatch):
+    monkeypatch.setattr(stall, "STALL_S", 0.0)
+    asked = Message(protocol.hello_content(), 11, protocol.HELLO)
+    up = {"before": asked.metadata.created_at - 1, "after": asked.metadata.created_at + 1}
+    lost = {}
+    for when, seconds in up.items():
+        node = NodeInfo(node_id=11, last_activated_at=datetime.fromtimestamp(seconds, UTC).isoformat())
+        lost[when] = stall.Stall(SimpleNamespace(get_nodes=lambda node=node: [node]))([asked])
+    assert not lost["before"]
+    assert [(m.has_error(), m.error.reason) for m in lost["after"]] == [(True, stall.FORGOTTEN)]
