@@ -126,9 +126,9 @@ class _Place:
     env: Mapping[str, str]
     stack: ExitStack
 
-    def service(self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None, **kept: Any) -> Service:
+    def service(self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None, **restarts: Any) -> Service:
         log = self.logs / f"{name}.log"
-        return self.stack.enter_context(Service(list(command), self.home / "empty", env or self.env, log, **kept))
+        return self.stack.enter_context(Service(list(command), self.home / "empty", env or self.env, log, **restarts))
 
 
 def _simulation(place: _Place, federation: Federation) -> Flower:
@@ -144,9 +144,10 @@ def _deployment(place: _Place, federation: Federation) -> Flower:
     port, *node_ports = launch.free_ports(1 + federation.num_nodes)
     address = f"{HOST}:{port}"
     authority = certificates.make_authority(place.home / "certificates", [HOST])
-    database, kept = (None, {"max_restarts": 0}) if federation.in_memory else (place.home / "state.db", {})
+    database = None if federation.in_memory else place.home / "state.db"
+    restarts: dict[str, Any] = {"max_restarts": 0} if federation.in_memory else {}
     command = commands.superlink(authority, HOST, port, database)
-    services = {"superlink": place.service("superlink", command, **kept)}
+    services = {"superlink": place.service("superlink", command, **restarts)}
     _wait_until_up(services["superlink"], lambda: _ask(f"https://{address}/health", authority.root))
     services["superexec"] = place.service("superexec", commands.superexec(authority, address))
     link = connect(place.home, address, root_certificates=authority.root, threads=federation.threads)
