@@ -126,7 +126,9 @@ class _Place:
     env: Mapping[str, str]
     stack: ExitStack
 
-    def service(self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None, **restarts: Any) -> Service:
+    def service(
+        self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None, **restarts: Any
+    ) -> Service:
         log = self.logs / f"{name}.log"
         return self.stack.enter_context(Service(list(command), self.home / "empty", env or self.env, log, **restarts))
 
