@@ -52,9 +52,11 @@ def show_shape(seen: dict[str, Any]) -> None:
     stages = {name.removeprefix("time/"): value for name, value in last.items() if name.startswith("time/")}
     write(f"## {seen['shape']} on one {seen['gpu']}\n")
     table(("stage", "s", "limit, s", "share of it"), [_stage(name, s, limits.get(name)) for name, s in stages.items()])
-    whole = STEPS * sum(stages[name] for name in ("rollout", "logprobs", "update", "sync"))
-    whole = CLIENTS * (whole + stages["load"] + stages["export"])
-    write(f"A round of {CLIENTS} clients with {STEPS} steps each, from these: {whole / 60:.1f} min.\n")
+    step = sum(stages[name] for name in ("rollout", "logprobs", "update", "sync"))
+    once = stages["load"] + stages["export"]
+    minutes = [CLIENTS * (STEPS * (step + more) + once) / 60 for more in (0.0, stages["idle"])]
+    named = f"A round of {CLIENTS} clients with {STEPS} steps each, from these"
+    write(f"{named}: {minutes[0]:.1f} min, {minutes[1]:.1f} with what is in no stage (idle).\n")
     facts = ("start_s", "wall_s", "allocated_after_load", "allocated", "peak", "used")
     rows = [(str(i), *(_number(facts_of[name]) for name in facts)) for i, facts_of in enumerate(seen["rounds"], 1)]
     table(("round", *facts), rows)
