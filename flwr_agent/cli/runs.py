@@ -47,6 +47,8 @@ def status(folder: Folder, *, json_: Annotated[bool, typer.Option("--json", help
 def stop(folder: Folder) -> None:
     """Stop a run; what its last whole round has learned stays, and `resume` goes on from there."""
     launch = Launch.read(folder)
+    if not launch.is_of(folder):
+        raise ResumeError(f"nothing runs in {folder}: its {FILE} is of {launch.folder}; give the folder of the run")
     if launch.where.kind == SUPERLINK:
         with reached(launch.where) as link:
             link.stop(launch.run_id)
@@ -112,6 +114,7 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 def _state(folder: Path, launch: Launch | None) -> str:
     """`running`, `interrupted`, or `finished:` and how."""
+    launch = launch if launch and launch.is_of(folder) else None
     if launch and launch.where.kind == SUPERLINK:
         with reached(launch.where) as link:
             found = link.status(launch.run_id)

@@ -1,6 +1,7 @@
 """Commands on a run's folder, without a run."""
 
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -107,6 +108,16 @@ def test_stop_ends_the_process_that_follows_the_run_and_nothing_else(tmp_path: P
     finally:
         parent.kill()
         parent.wait()
+
+
+def test_a_copied_folder_has_no_run_to_stop_and_can_go_on(tmp_path: Path):
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    run.mkdir()
+    shutil.copytree(folder_of(run, rounds_done=1, launch=launched()), copy)
+    with pytest.raises(ResumeError, match=rf"nothing runs in {copy}: its launch\.json is of {run}; give the folder"):
+        said("stop", copy)
+    assert json.loads(said("status", copy, "--json"))["state"] == "interrupted"
+    assert json.loads(said("status", run, "--json"))["state"] == "running"
 
 
 class Answering(SuperLink):
