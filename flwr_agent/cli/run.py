@@ -217,9 +217,12 @@ def _check_where(config: RunConfig, where: Where) -> None:
 
 
 def is_complete(output: Path, config: RunConfig) -> bool:
-    """Whether the folder holds this very run with nothing left to do."""
-    facts = output / "config.json"
-    if not facts.is_file() or json.loads(facts.read_text(encoding="utf-8"))["fingerprint"] != config.fingerprint():
+    """Whether the folder holds this very run with nothing left to do; a damaged config.json is the ServerApp's to judge."""
+    try:
+        facts = json.loads((output / presets.RUN_FILE).read_text(encoding="utf-8"))
+        if facts["fingerprint"] != config.fingerprint():
+            return False
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, RecursionError):
         return False
     return Progress.read(output / LEDGER).complete == config.federation.rounds
 

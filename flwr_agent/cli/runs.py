@@ -106,7 +106,7 @@ def _facts(folder: Path) -> dict[str, Any]:
         "clients": list(seen.clients),
         "failures": list(seen.failures),
         "evaluated": last["round"] if last else None,
-        "success": last["metrics"]["success"] if last else None,
+        "success": last["metrics"].get("success") if last else None,
         "where": launch.where.superlink or launch.where.kind if launch else "flwr run",
         "run_id": launch.run_id if launch else None,
     }
@@ -130,6 +130,11 @@ def _state(folder: Path, launch: Launch | None) -> str:
 def _settings(folder: Path, launch: Launch) -> Mapping[str, Any]:
     """What the run that the folder holds was told, beyond the defaults; a start that was refused is not that run."""
     config, defaults = _config(folder), resolve({}).flat()
+    if unknown := sorted(config.keys() - defaults.keys()):
+        fix = "go on with the version that wrote it"
+        raise ResumeError(
+            f"{folder / presets.RUN_FILE} has a key that this flwr-agent does not know: {unknown[0]}; {fix}"
+        )
     return {key: value for key, value in config.items() if value != defaults[key]} if config else launch.settings
 
 

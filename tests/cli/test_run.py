@@ -188,3 +188,9 @@ def test_only_this_run_with_its_last_round_saved_and_scored_is_complete(tmp_path
     ledger.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert not is_complete(tmp_path, resolve({"federation.rounds": 3}))
     assert not is_complete(tmp_path, resolve({"federation.rounds": 2, "trainer.lr": 0.5}))
+
+
+@pytest.mark.parametrize("text", ['{"fingerprint": ', "[]", "null", "{}", "\0"])
+def test_a_damaged_configuration_is_of_no_complete_run(tmp_path: Path, text: str):
+    (tmp_path / "config.json").write_text(text)
+    assert not is_complete(tmp_path, resolve({}))
