@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ _NEEDED = {
     "round": ("round", "clients", "metrics", "seconds"),
     "evaluation": ("round", "metrics", "outcomes"),
     "resume": ("round",),
+    "checkpoint": ("round",),
 }
 """Kind of line -> fields without which it says nothing; other kinds are free."""
 
@@ -34,6 +36,16 @@ def parse(data: bytes) -> list[Line]:
     """
     whole, _, _ = data.rpartition(b"\n")
     return [_parsed(number, text) for number, text in enumerate(whole.splitlines(), 1)]
+
+
+def saved(lines: Iterable[Line]) -> int:
+    """The last round whose model is on disk, 0 before the first: its own line comes before it is saved.
+
+    Example:
+        >>> saved([{"kind": "round", "round": 1}, {"kind": "checkpoint", "round": 1}, {"kind": "round", "round": 2}])
+        1
+    """
+    return max((line["round"] for line in lines if line["kind"] in ("checkpoint", "resume", "complete")), default=0)
 
 
 def read(path: Path) -> list[Line]:

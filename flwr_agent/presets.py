@@ -97,13 +97,16 @@ def of_run(folder: Path) -> dict[str, Any]:
     """Dotted key -> value of the run in a folder, as it was resolved.
 
     Raises:
-        DataError: the folder is not one of a run.
+        DataError: the folder is not one of a run, or the file is damaged.
     """
     file = folder / RUN_FILE
     try:
         return dict(json.loads(file.read_text(encoding="utf-8"))["config"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except OSError as error:
         raise DataError(file, "config", f"cannot be read ({error}); give the folder of a run") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        fix = "restore it, or give the command of the run again, which writes it anew beside a checkpoint"
+        raise DataError(file, "config", f"is damaged ({error}); {fix}") from None
 
 
 def parse(path: Path) -> dict[str, tuple[Any, int]]:

@@ -68,13 +68,19 @@ class Ledger:
         """Cut off everything after `position` and return its whole lines.
 
         Raises:
-            ResumeError: the file is shorter than that.
+            ResumeError: the file is shorter than that, or no line ends there.
         """
         if position > self.position:
             raise ResumeError(
                 f"{self.path} is shorter than the checkpoint says; restore it, or set fresh=true to archive the run"
             )
-        tail = parse(self.path.read_bytes()[position:])
+        data = self.path.read_bytes()
+        if data[position - 1 : position] != b"\n":
+            raise ResumeError(
+                f"{self.path} is not what its checkpoint was written beside: no line ends at byte {position}; restore "
+                "it, or set fresh=true to archive the run"
+            )
+        tail = parse(data[position:])
         with self.path.open("r+b") as file:
             file.truncate(position)
             os.fsync(file.fileno())

@@ -9,6 +9,7 @@ from typing import Any
 
 from flwr_agent.arrays import replace
 from flwr_agent.config import RunConfig
+from flwr_agent.lines import saved
 from flwr_agent.modes import LOCAL
 from server_app.checkpoint import name_of
 from server_app.ledger import Line
@@ -24,11 +25,11 @@ def write(folder: Path, config: RunConfig, lines: Sequence[Line]) -> None:
 
 
 def summary(folder: Path, config: RunConfig, lines: Sequence[Line]) -> dict[str, Any]:
-    """The summary as a dict; `loop_completed` only if the last round of the configuration is in the ledger."""
+    """The summary as a dict; `loop_completed` only if the last round of the configuration is saved."""
     fed = config.federation
-    rounds = [line for line in lines if line["kind"] == "round"]
+    last = saved(lines)
+    rounds = [line for line in lines if line["kind"] == "round" and line["round"] <= last]
     resumes = [line for line in lines if line["kind"] == "resume"]
-    last = rounds[-1]["round"] if rounds else 0
     return {
         "total_clients": fed.total_clients,
         "clients_per_round": fed.clients_per_round,

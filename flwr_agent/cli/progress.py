@@ -31,7 +31,7 @@ class Progress:
     """
 
     round: int = 0
-    """Last finished round."""
+    """Last round whose model is saved."""
     complete: int = 0
     """The round that ended the run, saved and scored; 0 as long as something is left to do."""
     clients: tuple[int, ...] = ()
@@ -48,9 +48,9 @@ class Progress:
     @classmethod
     def of(cls, lines: Sequence[Mapping[str, Any]]) -> Self:
         """Sum up ledger lines."""
-        rounds = [line for line in lines if line["kind"] == "round"]
+        last = ledger_lines.saved(lines)
+        rounds = [line for line in lines if line["kind"] == "round" and line["round"] <= last]
         evaluations = [line for line in lines if line["kind"] == "evaluation" and "metrics" in line]
-        last = rounds[-1]["round"] if rounds else 0
         asked = [line for line in lines if line["kind"] == "client"]
         played = [line["seconds"] for line in evaluations if line["round"] > 0]
         trained = [sum(line["seconds"].values()) for line in rounds]
@@ -78,7 +78,8 @@ class Progress:
         try:
             return cls.of(ledger_lines.parse(path.read_bytes() if path.exists() else b""))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(path, "ledger", f"cannot be read ({error}); {ledger_lines.FIX}") from error
+            fix = "restore it from a copy, or run with fresh=true to archive the folder"
+            raise DataError(path, "ledger", f"cannot be read ({error}); {fix}") from error
 
 
 class Display:
@@ -142,7 +143,8 @@ class Display:
         notes = []
         if seen.evaluations:
             last = seen.evaluations[-1]
-            notes.append(f"success {last['metrics']['success']:.3f} after round {last['round']}")
+            if (success := last["metrics"].get("success")) is not None:
+                notes.append(f"success {success:.3f} after round {last['round']}")
         if seen.mean_round_s and seen.round < self._rounds:
             notes.append(f"{to_duration(seen.mean_round_s * (self._rounds - seen.round))} left")
         return ", ".join(notes)

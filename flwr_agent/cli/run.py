@@ -20,7 +20,7 @@ from flwr_agent.cli.progress import LEDGER, Display, Progress
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import AgentError, ConfigError, ProtocolError
 from flwr_agent.hosts import commands, local
-from flwr_agent.hosts.launched import DEPLOYMENT, LOGS, SIMULATION, SUPERLINK, Launch, Where
+from flwr_agent.hosts.launched import DEPLOYMENT, LOGS, SIMULATION, SUPERLINK, Launch, Where, check_free
 from flwr_agent.hosts.local import Federation, Flower
 from flwr_agent.hosts.rehearsal import Rehearsal
 from flwr_agent.hosts.superlink import LaunchError, reached
@@ -136,8 +136,10 @@ def execute(plan: Plan, console: Console, where: Where, *, detach: bool = False)
 
     Raises:
         RunFailed: the run's own last word; its log is in the run folder.
+        ResumeError: another process follows the run in that folder.
     """
     config, output = plan.config, Path(plan.config.output_dir)
+    check_free(output)
     _check_where(config, where)
     if not config.fresh and is_complete(output, config):
         console.print(f"{result(output)}\nthis run is complete; add fresh=true to archive it and start over", **PLAIN)
@@ -215,9 +217,12 @@ def _check_where(config: RunConfig, where: Where) -> None:
 
 
 def is_complete(output: Path, config: RunConfig) -> bool:
-    """Whether the folder holds this very run with nothing left to do."""
-    facts = output / "config.json"
-    if not facts.is_file() or json.loads(facts.read_text(encoding="utf-8"))["fingerprint"] != config.fingerprint():
+    """Whether the folder holds this very run with nothing left to do; a damaged config.json is the ServerApp's to judge."""
+    try:
+        facts = json.loads((output / presets.RUN_FILE).read_text(encoding="utf-8"))
+        if facts["fingerprint"] != config.fingerprint():
+            return False
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, RecursionError):
         return False
     return Progress.read(output / LEDGER).complete == config.federation.rounds
 

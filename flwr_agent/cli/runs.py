@@ -47,6 +47,8 @@ def status(folder: Folder, *, json_: Annotated[bool, typer.Option("--json", help
 def stop(folder: Folder) -> None:
     """Stop a run; what its last whole round has learned stays, and `resume` goes on from there."""
     launch = Launch.read(folder)
+    if not launch.is_of(folder):
+        raise ResumeError(f"nothing runs in {folder}: its {FILE} is of {launch.folder}; give the folder of the run")
     if launch.where.kind == SUPERLINK:
         with reached(launch.where) as link:
             link.stop(launch.run_id)
@@ -104,7 +106,7 @@ def _facts(folder: Path) -> dict[str, Any]:
         "clients": list(seen.clients),
         "failures": list(seen.failures),
         "evaluated": last["round"] if last else None,
-        "success": last["metrics"]["success"] if last else None,
+        "success": last["metrics"].get("success") if last else None,
         "where": launch.where.superlink or launch.where.kind if launch else "flwr run",
         "run_id": launch.run_id if launch else None,
     }
@@ -112,6 +114,7 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 def _state(folder: Path, launch: Launch | None) -> str:
     """`running`, `interrupted`, or `finished:` and how."""
+    launch = launch if launch and launch.is_of(folder) else None
     if launch and launch.where.kind == SUPERLINK:
         with reached(launch.where) as link:
             found = link.status(launch.run_id)
@@ -127,6 +130,11 @@ def _state(folder: Path, launch: Launch | None) -> str:
 def _settings(folder: Path, launch: Launch) -> Mapping[str, Any]:
     """What the run that the folder holds was told, beyond the defaults; a start that was refused is not that run."""
     config, defaults = _config(folder), resolve({}).flat()
+    if unknown := sorted(config.keys() - defaults.keys()):
+        fix = "go on with the version that wrote it"
+        raise ResumeError(
+            f"{folder / presets.RUN_FILE} has a key that this flwr-agent does not know: {unknown[0]}; {fix}"
+        )
     return {key: value for key, value in config.items() if value != defaults[key]} if config else launch.settings
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import UnionType
 from typing import Any, Self
 
 import psutil
@@ -53,12 +54,25 @@ class Launch:
     """The process that follows it."""
     created: float = field(default_factory=lambda: psutil.Process().create_time())
     """When that process started, because process ids come round again."""
+    folder: str = field(default="", compare=False)
+    """The run folder it was written into; empty before, and in a file that does not say."""
 
     def write(self, folder: Path) -> None:
-        """Write it into a run folder, in place of the last one."""
+        """Write it into a run folder, in place of the last one.
+
+        Raises:
+            ResumeError: another process follows that one.
+            OSError: names the file, of which nothing is left.
+        """
+        check_free(folder)
+        facts = {**dataclasses.asdict(self), "folder": str(folder.resolve())}
         tmp = folder / (FILE + ".tmp")
-        tmp.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
-        tmp.replace(folder / FILE)
+        try:
+            tmp.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+            tmp.replace(folder / FILE)
+        except OSError as error:
+            tmp.unlink(missing_ok=True)
+            raise OSError(error.errno, error.strerror, str(folder / FILE)) from error
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -74,8 +88,12 @@ class Launch:
             facts = json.loads(file.read_text(encoding="utf-8"))
             _check_types(facts)
             return cls(**{**facts, "where": Where(**facts["where"])})
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ResumeError(f"{file} is damaged ({error}); start the run by its command instead") from error
+
+    def is_of(self, folder: Path) -> bool:
+        """Whether it started the run in this folder; a copy holds the file of a run that is elsewhere."""
+        return self.folder in ("", str(folder.resolve()))
 
     def follower(self) -> psutil.Process | None:
         """The process that follows the run, if it is alive; one that has ended and waits for its parent is not."""
@@ -87,10 +105,35 @@ class Launch:
             return None
 
 
+def check_free(folder: Path) -> None:
+    """Refuse a folder whose run another process follows.
+
+    Raises:
+        ResumeError: names the process.
+    """
+    try:
+        last = Launch.read(folder)
+    except ResumeError:
+        return  # none, or one that says nothing
+    if last.is_of(folder) and last.pid != psutil.Process().pid and last.follower():
+        raise ResumeError(
+            f"{folder} is running (process {last.pid}); stop it first, wait, or choose another output_dir"
+        )
+
+
 def _check_types(facts: Mapping[str, Any]) -> None:
     """A file without the process would be taken for one of this very process."""
     for name, types in {"settings": Mapping, "run_id": int, "pid": int, "created": int | float}.items():
-        if not isinstance(facts[name], types):
-            raise TypeError(f"{name} is {facts[name]!r}")
+        _check_type(name, facts[name], types)
+    _check_type("folder", facts.get("folder", ""), str)
     if facts["pid"] <= 0:
         raise ValueError(f"pid is {facts['pid']}")
+    for name, value in facts["where"].items():
+        _check_type(f"where.{name}", value, bool if name == "in_memory" else str)
+    if (kind := facts["where"].get("kind", SIMULATION)) not in (SIMULATION, DEPLOYMENT, SUPERLINK):
+        raise ValueError(f"where.kind is {kind!r}")
+
+
+def _check_type(name: str, value: object, types: type | UnionType) -> None:
+    if not isinstance(value, types):
+        raise TypeError(f"{name} is {value!r}")

@@ -16,6 +16,10 @@ def finished(round_: int, seconds: float) -> dict:
     return {"kind": "round", "round": round_, "seconds": {"train": seconds, "fold": 1.0}}
 
 
+def saved(round_: int) -> dict:
+    return {"kind": "checkpoint", "round": round_, "seconds": 0.1}
+
+
 def evaluated(round_: int, success: float) -> dict:
     return {"kind": "evaluation", "round": round_, "metrics": {"success": success}, "seconds": 2.0}
 
@@ -37,8 +41,23 @@ def test_a_line_that_is_still_being_written_waits(tmp_path: Path):
 
 
 def test_clients_count_for_the_round_that_is_not_finished():
-    seen = Progress.of([client(1, 0), client(1, 1), finished(1, 9.0), client(2, 1)])
+    seen = Progress.of([client(1, 0), client(1, 1), finished(1, 9.0), saved(1), client(2, 1)])
     assert (seen.round, seen.clients) == (1, (1,))
+
+
+def test_a_round_counts_once_its_model_is_on_disk():
+    lines = [client(1, 0), finished(1, 9.0), saved(1), client(2, 0), client(2, 1), finished(2, 9.0)]
+    seen = Progress.of(lines)
+    assert (seen.round, seen.clients, seen.mean_round_s) == (1, (0, 1), 10.0)
+    resumed = Progress.of([*lines, {"kind": "resume", "round": 2, "accepted": None}])
+    assert (resumed.round, resumed.clients) == (2, ()), "killed between the checkpoint and its line"
+
+
+def test_an_evaluation_without_success_is_shown_without(tmp_path: Path):
+    out = io.StringIO()
+    write(tmp_path / "ledger.jsonl", {"kind": "evaluation", "round": 0, "metrics": {"reward": 1.0}, "seconds": 2.0})
+    Display(Console(file=out), tmp_path / "ledger.jsonl", rounds=2, clients=2).update()
+    assert "round 1/2: 0 of 2 clients answered\n" in out.getvalue()
 
 
 def test_a_client_that_failed_is_named_and_does_not_count():
@@ -50,7 +69,8 @@ def test_a_client_that_failed_is_named_and_does_not_count():
 
 
 def test_a_round_lasts_as_long_as_its_stages_and_its_evaluation():
-    lines = [evaluated(0, 0.1), finished(1, 9.0), evaluated(1, 0.2), finished(2, 19.0), evaluated(2, 0.3)]
+    lines = [evaluated(0, 0.1), finished(1, 9.0), saved(1), evaluated(1, 0.2)]
+    lines += [finished(2, 19.0), saved(2), evaluated(2, 0.3)]
     assert Progress.of(lines).mean_round_s == (10 + 2 + 20 + 2) / 2
 
 
@@ -70,9 +90,9 @@ def test_without_a_terminal_each_change_is_one_line(tmp_path: Path):
         write(path, evaluated(0, 0.25), client(1, 0))
         display.update()
         display.update()
-        write(path, client(1, 1), finished(1, 99.0))
+        write(path, client(1, 1), finished(1, 99.0), saved(1))
         display.update()
-        write(path, finished(2, 99.0))
+        write(path, finished(2, 99.0), saved(2))
         display.update()
     assert [line.partition("] ")[2] for line in out.getvalue().splitlines()] == [
         "starting Flower",

@@ -1,6 +1,7 @@
 """Bad input through the real command: one line that names key and fix, exit code 2, no traceback, nothing started."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from safetensors.numpy import save_file
 
 from flwr_agent.cli.run import is_complete, last_error, why
 from flwr_agent.config import resolve
+from flwr_agent.hosts.launched import Launch, Where
 from flwr_agent.paths import ROOT
 
 
@@ -123,6 +125,18 @@ def test_a_critic_of_another_width_is_refused(tmp_path: Path):
     assert "the critic is 16 wide, the policy 8" in refused(tmp_path, *keys)
 
 
+def test_a_run_that_is_followed_is_not_started_twice(tmp_path: Path):
+    output = tmp_path / "run"
+    output.mkdir()
+    Launch(where=Where(), settings={}, run_id=1).write(output)
+    before = (output / "launch.json").read_bytes()
+    model = write_model(tmp_path / "model", chat_template="{{ messages }}")
+    reason = refused(tmp_path, f"model.path={model}", f"output_dir={output}")
+    assert f"{output} is running (process {os.getpid()}); stop it first" in reason
+    assert [path.name for path in output.iterdir()] == ["launch.json"]
+    assert (output / "launch.json").read_bytes() == before
+
+
 def test_a_bad_preset_file_is_named_with_its_line(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text("seed: 1\nfederation.rounds: none\n", encoding="utf-8")
     assert "mine.yaml:2: federation.rounds='none': must be of type int" in refused(tmp_path, "--preset", "mine.yaml")
@@ -174,3 +188,9 @@ def test_only_this_run_with_its_last_round_saved_and_scored_is_complete(tmp_path
     ledger.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert not is_complete(tmp_path, resolve({"federation.rounds": 3}))
     assert not is_complete(tmp_path, resolve({"federation.rounds": 2, "trainer.lr": 0.5}))
+
+
+@pytest.mark.parametrize("text", ['{"fingerprint": ', "[]", "null", "{}", "\0"])
+def test_a_damaged_configuration_is_of_no_complete_run(tmp_path: Path, text: str):
+    (tmp_path / "config.json").write_text(text)
+    assert not is_complete(tmp_path, resolve({}))

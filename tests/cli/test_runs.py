@@ -1,6 +1,7 @@
 """Commands on a run's folder, without a run."""
 
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -23,7 +24,9 @@ DEAD = {"pid": 2**22 - 1, "created": 0.0}
 def folder_of(path: Path, *, rounds_done: int, launch: Launch | None, is_complete: bool = False) -> Path:
     config = resolve({"federation.rounds": 3, "trainer.lr": 0.5})
     (path / "config.json").write_text(json.dumps({"fingerprint": "", "config": config.flat()}))
-    ledger = [{"kind": "round", "round": n + 1, "seconds": {"train": 1.0}} for n in range(rounds_done)]
+    done = range(1, rounds_done + 1)
+    ledger = [{"kind": "round", "round": n, "seconds": {"train": 1.0}} for n in done]
+    ledger += [{"kind": "checkpoint", "round": n} for n in done]
     ledger += [{"kind": "client", "round": rounds_done + 1, "client_id": 1, "status": "failed", "reason": "no disk"}]
     ledger += [{"kind": "complete", "round": 3}] if is_complete else []
     (path / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ledger))
@@ -73,8 +76,13 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("config.json", "{{{", r"config\.json: config: cannot be read"),
-        ("config.json", '{"config": null}', r"config\.json: config: cannot be read"),
+        (
+            "config.json",
+            "{{{",
+            r"config\.json: config: is damaged .*; restore it, or give the command of the run again",
+        ),
+        ("config.json", '{"config": null}', r"config\.json: config: is damaged"),
+        ("ledger.jsonl", "x\n", r"ledger\.jsonl: ledger: .*restore it from a copy, or run with fresh=true"),
         ("launch.json", '{"where": {}, "settings": {}, "run_id": 7}', r"launch\.json is damaged \('pid'\)"),
         ("launch.json", '{"where": {}, "settings": {}, "run_id": 7, "pid": -5, "created": 1}', "damaged .pid is -5"),
         ("ledger.jsonl", "[1]\n", r"ledger\.jsonl: ledger: cannot be read \(line 1 is no ledger line"),
@@ -107,6 +115,33 @@ def test_stop_ends_the_process_that_follows_the_run_and_nothing_else(tmp_path: P
     finally:
         parent.kill()
         parent.wait()
+
+
+def test_status_of_a_run_whose_scores_have_no_success(tmp_path: Path):
+    folder = folder_of(tmp_path, rounds_done=1, launch=None)
+    line = {"kind": "evaluation", "round": 1, "metrics": {"reward": 1.0}, "outcomes": {}, "seconds": 1.0}
+    with (folder / "ledger.jsonl").open("a") as ledger:
+        ledger.write(json.dumps(line) + "\n")
+    assert "round 1 of 3 done" in said("status", folder)
+
+
+def test_a_run_with_a_key_of_another_version_is_not_resumed(tmp_path: Path):
+    folder = folder_of(tmp_path, rounds_done=1, launch=launched(**DEAD))
+    facts = json.loads((folder / "config.json").read_text())
+    facts["config"]["trainer.warp"] = 9
+    (folder / "config.json").write_text(json.dumps(facts))
+    with pytest.raises(ResumeError, match=r"config\.json has a key that this flwr-agent does not know: trainer\.warp"):
+        said("resume", folder)
+
+
+def test_a_copied_folder_has_no_run_to_stop_and_can_go_on(tmp_path: Path):
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    run.mkdir()
+    shutil.copytree(folder_of(run, rounds_done=1, launch=launched()), copy)
+    with pytest.raises(ResumeError, match=rf"nothing runs in {copy}: its launch\.json is of {run}; give the folder"):
+        said("stop", copy)
+    assert json.loads(said("status", copy, "--json"))["state"] == "interrupted"
+    assert json.loads(said("status", run, "--json"))["state"] == "running"
 
 
 class Answering(SuperLink):

@@ -135,7 +135,7 @@ def test_seconds_are_means_of_a_round(run):
     ("file", "content", "message"),
     [
         ("config.json", None, "cannot be read"),
-        ("config.json", "[]", "give the folder of a run"),
+        ("config.json", "[]", "is damaged"),
         ("ledger.jsonl", '{"kind": "round"}\n', "does not open a ledger"),
         ("ledger.jsonl", "nonsense\n", "cannot be read .line 1: "),
     ],

@@ -52,6 +52,20 @@ def test_what_is_not_finite_is_null(tmp_path):
     assert json.loads(text, parse_constant=pytest.fail)["metrics"] == {"loss": None, "many": [1.0, None]}
 
 
+@pytest.mark.parametrize("shift", [-1, 1, 5])
+@pytest.mark.parametrize("tail", [b"", b'{"kind": "client"}\n', b'{"torn'])
+def test_a_position_inside_a_line_is_refused_and_the_ledger_left_as_it_is(tmp_path, shift, tail):
+    ledger = Ledger(tmp_path)
+    ledger.append("round", round=1)
+    position = ledger.position if tail else ledger.position - 10
+    with ledger.path.open("ab") as file:
+        file.write(tail)
+    before = ledger.path.read_bytes()
+    with pytest.raises(ResumeError, match=rf"no line ends at byte {position + shift}; restore it, or set fresh=true"):
+        ledger.rewind(position + shift)
+    assert ledger.path.read_bytes() == before
+
+
 def test_a_ledger_shorter_than_its_checkpoint_is_refused_and_left_as_it_is(tmp_path):
     ledger = Ledger(tmp_path)
     before = ledger.path.read_bytes()
