@@ -9,13 +9,11 @@ from flwr.app import Context, Message
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
-from flwr_agent import protocol, wire
+from flwr_agent import protocol, site, wire
 from flwr_agent.config import PrivacyConfig, RunConfig, resolve
 
 CLIPPING_NORM = "clipping_norm"
 """Key of a request under which Flower's clipping mods look for the norm."""
-SITE_KEYS = frozenset({"privacy.mods", "privacy.clip", "privacy.delta", "privacy.local_epsilon"})
-"""Settings that a site may give in its node configuration; there they win over the run's."""
 MODS: Mapping[str, Callable[[PrivacyConfig], Mod]] = {
     wire.FIXED_CLIPPING: lambda _: fixedclipping_mod,
     wire.ADAPTIVE_CLIPPING: lambda _: adaptiveclipping_mod,
@@ -28,7 +26,8 @@ def apply(message: Message, context: Context, train: ClientAppCallable) -> Messa
     """Train within the mods of `privacy.mods`, the first one outermost; a site's setting takes the place of the run's.
 
     Raises:
-        ConfigError: no such mod, or a run whose messages Flower's mods would misread.
+        ConfigError: a setting of the site's that would not be obeyed, no such mod, or a run whose messages Flower's mods
+            would misread.
     """
     config = _with_site(protocol.run_config(message.content), context.node_config)
     message.content.config_records[protocol.CONFIG][CLIPPING_NORM] = config.privacy.clip
@@ -42,5 +41,5 @@ def _around(mod: Mod, inner: ClientAppCallable, message: Message, context: Conte
 
 
 def _with_site(config: RunConfig, node_config: Mapping[str, object]) -> RunConfig:
-    own = {key: value for key, value in node_config.items() if key in SITE_KEYS}
+    own = site.privacy(node_config)
     return resolve(config.flat(), own) if own else config

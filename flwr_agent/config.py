@@ -98,8 +98,7 @@ class RunConfig:
 
     def fingerprint(self) -> str:
         """Digest of every key that changes what is optimised; folders, timeouts and reports are outside it."""
-        values = {key: _get(self, key) for key, spec in KEYS.items() if spec.metadata["objective"]}
-        values["worker.torch_threads"] = self.worker.torch_threads
+        values = {key: _get(self, key) for key in DEFINING}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -129,6 +128,8 @@ def _get(config: RunConfig, key: str) -> Scalar:
 
 KEYS: dict[str, dataclasses.Field[Any]] = _walk(RunConfig)
 """Every dotted key of the tree with its field (type, default, documentation, range)."""
+DEFINING = frozenset(key for key, spec in KEYS.items() if spec.metadata["objective"]) | {"worker.torch_threads"}
+"""Keys that change what is learnt, or its bits."""
 
 CUT_SAMPLING = ("rollout.top_p", "rollout.top_k", "rollout.min_p")
 

@@ -43,18 +43,31 @@ def check_mods(names: str, config: RunConfig) -> tuple[str, ...]:
     Raises:
         ConfigError: an unknown mod, or a run whose messages they would misread.
     """
-    if names == NO_MODS:
+    if not (mods := mods_of(names)):
         return ()
-    mods = tuple(name.strip() for name in names.split(","))
-    for name in mods:
-        if name not in MODS:
-            raise ConfigError("privacy.mods", names, "no such mod", allowed=(*MODS, NO_MODS))
     if config.strategy.payload != VALUE:
         fix = "Flower's mods clip the difference of weights, and a delta is one already; set strategy.payload=value"
         raise ConfigError("privacy.mods", names, fix)
     if config.algorithm.name != "grpo":
         fix = "Flower's mods would clip policy and critic as one; use algorithm.name=grpo"
         raise ConfigError("privacy.mods", names, fix)
+    return mods
+
+
+def mods_of(names: str) -> tuple[str, ...]:
+    """The mods of a comma-separated list, none for `none`.
+
+    Raises:
+        ConfigError: an unknown mod, or one twice.
+    """
+    if names == NO_MODS:
+        return ()
+    mods = tuple(name.strip() for name in names.split(","))
+    for name in mods:
+        if name not in MODS:
+            raise ConfigError("privacy.mods", names, "no such mod", allowed=(*MODS, NO_MODS))
+        if mods.count(name) > 1:
+            raise ConfigError("privacy.mods", names, f"applies {name} twice; name it once")
     return mods
 
 

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from flwr_agent import arrays as model
-from flwr_agent.config import KEYS, RunConfig
+from flwr_agent.config import DEFINING, KEYS, RunConfig
 from flwr_agent.errors import ResumeError
 from flwr_agent.hosts.launched import KEPT
 from flwr_agent.requests import Arrays
@@ -216,8 +216,7 @@ def _check_same_run(folder: Path, last: int, facts: Mapping[str, Any], config: R
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     for key in sorted(before.keys() | now.keys()):
-        counts = key not in KEYS or KEYS[key].metadata["objective"] or key == "worker.torch_threads"
-        if counts and before.get(key) != now.get(key):
+        if (key not in KEYS or key in DEFINING) and before.get(key) != now.get(key):
             yield f"{key} was {before.get(key)!r}, is {now.get(key)!r}"
 
 

@@ -72,6 +72,52 @@ def test_a_file_that_a_site_has_no_say_in_is_refused_by_its_line(tmp_path, text,
         site.read(written(tmp_path, text))
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("use:\n  rollout.engine: bogus", r"site.yaml:2: rollout.engine='bogus': no such choice"),
+        ("use:\n  worker.idle_timeout_s: -1", r"site.yaml:2: worker.idle_timeout_s=-1.0: must be at least"),
+        ("use:\n  model.path: [a, b]", r"model.path=.*must be of type str"),
+        ("use:\n  worker.torch_threads: 7", r"worker.torch_threads: is the federation's to decide"),
+        ("limits:\n  trainer.lr: 1e999", r"trainer.lr: a limit is a number"),
+        ("only:\n  algorithm.name: grpo, pppo", r"site.yaml:2: algorithm.name='pppo': no such choice"),
+    ],
+)
+def test_a_value_that_no_run_could_have_is_found_when_the_file_is_read(tmp_path, text, reason):
+    with pytest.raises((ConfigError, DataError), match=reason):
+        site.read(written(tmp_path, text))
+
+
+def test_words_may_stand_as_a_list(tmp_path):
+    found = site.read(written(tmp_path, "only: {env.name: [webshop, minihouse]}"))
+    assert found.only == {"env.name": ("webshop", "minihouse")}
+
+
+@pytest.mark.parametrize(
+    ("own", "reason"),
+    [
+        ({"privacy.mod": "localdp"}, r"privacy.mod='localdp': is no setting of a site, .*allowed: .*privacy.mods"),
+        ({"privacy_mods": "localdp"}, r"is no setting of a site"),
+        ({"Privacy.mods": "localdp"}, r"is no setting of a site"),
+        ({"privacy.noise_multiplier": 1.0}, r"is no setting of a site"),
+        ({"env.data_path": "/data"}, r"is no setting of a site, .* stand in the file of site=FILE"),
+        ({"privacy.local_epsilon": "lots"}, r"privacy.local_epsilon='lots': must be of type float"),
+        ({"privacy.mods": "localdb"}, r"did you mean 'localdp'"),
+        ({"privacy.mods": "localdp,localdp"}, r"applies localdp twice"),
+        ({"privacy.mods": ""}, r"no such mod"),
+        ({"privacy.mods": True}, r"must be of type str"),
+    ],
+)
+def test_protection_that_a_site_would_not_have_is_refused(own, reason):
+    with pytest.raises(ConfigError, match=reason):
+        site.privacy({"partition-id": 0, **own})
+
+
+def test_the_protection_that_a_site_has_is_what_it_says():
+    own = {"privacy.mods": "localdp, fixedclipping", "privacy.clip": 1}
+    assert site.privacy({"partition-id": 0, "site": "/x.yaml", "room": 4, **own}) == own
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"site='.*nowhere.yaml': the node_config names no file"):
         site.read({"site": str(tmp_path / "nowhere.yaml")})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -140,15 +140,31 @@ def site(  # noqa: PLR0913 - options of a command
     ] = None,
     threads: Threads = 1,
 ) -> None:
-    """Become a site's SuperNode, once its key, port, SuperLink and clock are found to be in order."""
+    """Become a site's SuperNode, once what it says of itself, its key, port, SuperLink and clock are found in order."""
     from flwr_agent.hosts import commands, network
     from flwr_agent.rl import launch
 
+    config = to_node_config({**of_itself(overrides.parse(settings or [])), PARTITION: partition_id})
     commands.check_deployment(commands.installed())
     _insist([network.key(key), network.port(port), *network.superlink(superlink, root_certificates)])
-    config = to_node_config({**overrides.parse(settings or []), PARTITION: partition_id})
     command = commands.supernode(superlink, root_certificates, key, port, config, trusted_entities)
     launch.become(command, launch.child_env(None, threads=threads))
+
+
+def of_itself(settings: dict[str, Any]) -> dict[str, Any]:
+    """A site's settings, with its file as a SuperNode finds it, whatever folder that works in.
+
+    Raises:
+        ConfigError: a setting that would not be obeyed or is wrong, or no such file.
+        DataError: the file is malformed.
+    """
+    from flwr_agent.site import KEY, privacy, read
+
+    if KEY in settings:
+        settings = {**settings, KEY: str(Path(str(settings[KEY])).expanduser().absolute())}
+    read(settings)
+    privacy(settings)
+    return settings
 
 
 def to_node_config(settings: dict[str, bool | int | float | str]) -> str:

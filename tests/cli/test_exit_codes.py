@@ -1,31 +1,12 @@
 """2 says that what a command was given is wrong, 1 that something failed: one rule for every command."""
 
-import sys
-
 import pytest
 from ledgers import run_folder
 from safetensors.numpy import save_file
 
 from flwr_agent import errors
-from flwr_agent.__main__ import main
 
 WRONG = {"ConfigError", "DataError", "ProtocolError", "ResumeError"}
-
-
-@pytest.fixture
-def refused(monkeypatch, capsys):
-    """Run a command that is refused in one line; gives that line."""
-
-    def call(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["flwr-agent", *map(str, arguments)])
-        monkeypatch.setattr(sys, "path", [*sys.path])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
-        return err
-
-    return call
 
 
 @pytest.fixture

@@ -127,6 +127,7 @@ def test_federated_grpo_learns_within_a_mod(keys, names):
         ({"privacy.mods": "secret"}, "ConfigError: privacy.mods='secret': no such mod"),
         ({"privacy.mods": "localdp"}, "ConfigError: privacy.mods='localdp': Flower's mods clip the difference"),
         ({"privacy.mods": "localdp", "privacy.clip": -1.0}, "ConfigError: privacy.clip=-1.0: must be at least"),
+        ({"privacy.mod": "localdp"}, "ConfigError: privacy.mod='localdp': is no setting of a site"),
     ],
 )
 def test_a_site_whose_mods_cannot_be_applied_sends_no_weights_and_says_why(site, reason, caplog):
