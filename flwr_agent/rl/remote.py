@@ -39,6 +39,10 @@ KINDS = {cls.__name__: cls for cls in (TrainRequest, EvaluateRequest, TrainReply
 POLL_S = 1.0
 """Seconds between looks at a silent worker, whose caller's other threads (heartbeats) run in between, and of an idle
 worker at its owner."""
+DISMISS_S = 600.0
+"""Seconds that the end of a run waits for what its worker is at."""
+ADDRESS_BYTES = 103
+"""Longest address of a Unix socket; Linux has 107."""
 
 
 def ask(request: TrainRequest | EvaluateRequest, node: str, *, owner: int = 0) -> TrainReply | EvaluateReply:
@@ -51,14 +55,13 @@ def ask(request: TrainRequest | EvaluateRequest, node: str, *, owner: int = 0) -
 
     Raises:
         ConfigError: `worker.python` cannot be started, or lacks a package.
-        WorkerError: it died, or answered with an error; its log is named.
+        WorkerError: it died, stood still, served others for too long, or answered with an error; its log is named.
     """
-    address = to_address(request, node)
-    with _claim(_stem(address)), _connected(address, request.config, owner) as connection, _shared() as folder:
+    address, config = to_address(request, node), request.config
+    with _turn(address, config), _connected(address, config, owner) as connection, _shared() as folder:
         try:
             connection.send_bytes(_encode(request, folder))
-            while not connection.poll(POLL_S):
-                pass
+            _wait(connection, address, limit_s=config.federation.round_timeout_s)
             answer = json.loads(connection.recv_bytes())
         except (EOFError, ConnectionError) as error:
             raise WorkerError(f"the worker died while it served round {request.round}; see {address}.log") from error
@@ -68,16 +71,24 @@ def ask(request: TrainRequest | EvaluateRequest, node: str, *, owner: int = 0) -
 
 
 def dismiss(node: str) -> None:
-    """End the node's worker, if it has one."""
+    """End the node's worker, if it has one; one that is at work for longer than `DISMISS_S` ends by itself, idle."""
     stem = _folder() / _digest(node)
-    with _claim(stem):
+    with suppress(Timeout), _claim(stem, timeout_s=DISMISS_S):
         _end_all(stem)
 
 
 def to_address(request: TrainRequest | EvaluateRequest, node: str) -> str:
-    """Socket of the worker that may answer this request; short, because the system allows about 100 bytes."""
+    """Socket of the worker that may answer this request.
+
+    Raises:
+        WorkerError: the temporary folder has too long a name, or not ours in it what should be our folder.
+    """
     parts = [request.experiment, request.config.identity(), code_hash()]
-    return str(_folder() / f"{_digest(node)}-{_digest(parts)}.sock")
+    address = str(_folder() / f"{_digest(node)}-{_digest(parts)}.sock")
+    if (length := len(os.fsencode(address))) > ADDRESS_BYTES:
+        fix = f"{length - ADDRESS_BYTES} bytes too long for the address of a worker's socket; set TMPDIR to a shorter path"
+        raise WorkerError(f"TMPDIR={tempfile.gettempdir()}: {fix}, such as /tmp")
+    return address
 
 
 def main(address: str, idle_timeout_s: float, owner: int = 0) -> None:
@@ -111,7 +122,10 @@ def main(address: str, idle_timeout_s: float, owner: int = 0) -> None:
 
 def _folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"flwr-agent-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise WorkerError(f"{folder} cannot be the folder of workers ({error.strerror}); remove it") from error
     if folder.stat().st_uid != os.getuid():
         raise WorkerError(f"{folder} belongs to another user; remove it")
     return folder
@@ -127,9 +141,44 @@ def _stem(address: str) -> Path:
     return file.with_name(file.name.partition("-")[0])
 
 
-def _claim(stem: Path, *, timeout_s: float = -1.0) -> FileLock:
+def _claim(stem: Path, *, timeout_s: float) -> FileLock:
     """The right to start, ask or end a node's worker; of one process at a time."""
     return FileLock(f"{stem}.lock", timeout=timeout_s)
+
+
+@contextmanager
+def _turn(address: str, config: RunConfig) -> Iterator[None]:
+    """The claim for one request, which is waited for while its reply can still count, as a late one too."""
+    limit_s = config.federation.round_timeout_s * (1 + config.strategy.max_staleness)
+    claim = _claim(_stem(address), timeout_s=limit_s)
+    try:
+        claim.acquire()
+    except Timeout as error:
+        fix = f"the node's worker has served other requests for {limit_s:g} s; raise federation.round_timeout_s"
+        raise WorkerError(f"{fix}, or end them (worker log: {address}.log)") from error
+    try:
+        yield
+    finally:
+        claim.release()
+
+
+def _wait(connection: Connection, address: str, *, limit_s: float) -> None:
+    """Wait for the worker's answer, for as long as it works.
+
+    How long training takes cannot be known here, but one that works spends processor time: it, its children or both.
+
+    Raises:
+        WorkerError: it has spent none for `limit_s` seconds, and was ended.
+    """
+    spent_s, since = spawn.spent(address), time.monotonic()
+    while not connection.poll(min(POLL_S, limit_s)):
+        now_s = spawn.spent(address)
+        if now_s != spent_s:
+            spent_s, since = now_s, time.monotonic()
+        elif time.monotonic() - since >= limit_s:
+            spawn.end_worker(address)
+            reason = f"the worker stood still (stopped or deadlocked) for federation.round_timeout_s={limit_s:g}"
+            raise WorkerError(f"{reason} and was ended; the next request starts another; see {address}.log")
 
 
 def _end_all(stem: Path) -> None:
@@ -162,7 +211,8 @@ def _answer(serve: Any, frame: bytes, folder: Path) -> bytes:
         return _encode(serve(_decode(json.loads(frame))), folder)
     except AgentError as error:
         reason = str(error)
-    except (RuntimeError, ValueError, OSError) as error:
+    # A process boundary: what is not answered here would end the warm worker and keep its reason from the caller.
+    except Exception as error:  # noqa: BLE001
         traceback.print_exc()
         reason = " ".join(f"{type(error).__name__}: {error}".split())
     return json.dumps({"error": reason}).encode()

@@ -22,6 +22,8 @@ from flwr_agent.rl.launch import end_of, free_ports, pinned, settle, visible_gpu
 
 GRACE_S = 10.0
 """Seconds between asking a worker to end and ending it."""
+SENTINEL = "sys.version_info"
+"""What an interpreter that is asked for its packages says first."""
 VLLM = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
@@ -76,16 +78,35 @@ def start_worker(
 
 def end_worker(address: str) -> None:
     """End the worker that was started at `address`, whatever it is at, and remove its socket."""
-    pid_file = Path(f"{address}.pid")
-    with suppress(FileNotFoundError, ValueError, psutil.NoSuchProcess):
-        process = psutil.Process(int(pid_file.read_text(encoding="ascii")))
-        if address in process.cmdline():
+    with suppress(psutil.NoSuchProcess):
+        if process := living(address):
             process.terminate()
+            process.resume()  # one that was stopped sees no signal before
             if psutil.wait_procs([process], timeout=GRACE_S)[1]:
                 process.kill()
                 process.wait()
-    for file in (pid_file, Path(address)):
+    for file in (Path(f"{address}.pid"), Path(address)):
         file.unlink(missing_ok=True)
+
+
+def living(address: str) -> psutil.Process | None:
+    """The worker that was started at `address`, if it lives."""
+    try:
+        process = psutil.Process(int(Path(f"{address}.pid").read_text(encoding="ascii")))
+        return process if address in process.cmdline() else None
+    except (FileNotFoundError, ValueError, psutil.Error):
+        return None
+
+
+def spent(address: str) -> float:
+    """Seconds of processor time that the worker at `address` and its children have spent; 0 if there is none."""
+    total = 0.0
+    with suppress(psutil.Error):
+        if process := living(address):
+            for one in (process, *process.children(recursive=True)):
+                times = one.cpu_times()
+                total += times.user + times.system
+    return total
 
 
 def start_ranks(config: RunConfig) -> list[subprocess.Popen[bytes]]:
@@ -140,7 +161,10 @@ def check_python(python: str, needs: Sequence[str]) -> None:
         ConfigError: it cannot be started, or lacks one of the packages `needs`.
     """
     interpreter = sys.executable if python == "same" else python
-    code = "import sys; from importlib.util import find_spec; print(*(n for n in sys.argv[1:] if find_spec(n) is None))"
+    code = (
+        "import sys; from importlib.util import find_spec; "
+        f"print('{SENTINEL}', *(n for n in sys.argv[1:] if find_spec(n) is None))"
+    )
     try:
         done = subprocess.run(
             [interpreter, "-c", code, *needs],
@@ -153,7 +177,10 @@ def check_python(python: str, needs: Sequence[str]) -> None:
         raise ConfigError(
             "worker.python", python, "is no Python interpreter; give the path of one, or `same`"
         ) from error
-    if missing := done.stdout.split():
+    first, *missing = done.stdout.split() or [""]
+    if first != SENTINEL:
+        raise ConfigError("worker.python", python, "is no Python interpreter; give the path of one, or `same`")
+    if missing:
         fix = f"this interpreter lacks the package {missing[0]}; install it there, or name one that has it"
         raise ConfigError("worker.python", python, fix)
 

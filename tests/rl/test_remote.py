@@ -196,6 +196,8 @@ def test_a_worker_does_not_end_while_somebody_is_about_to_call(socket):
         b"no json",
         b"cbuiltins\nexec\n(S'raise SystemExit'\ntR.",
         b'{"kind": "TrainRequest", "fields": {"arrays": "/none"}}',
+        b'{"kind": "Nothing", "fields": {}}',
+        b"[]",
     ],
 )
 def test_a_frame_that_is_no_request_is_answered_with_an_error_and_never_run(socket, frame):
@@ -253,7 +255,7 @@ def test_an_interpreter_that_cannot_be_started_is_refused_by_its_key(socket, pyt
 
 def script(file: Path, text: str) -> str:
     """A program that passes for an interpreter which has every package, and then does as `text` says."""
-    file.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exit 0\n{text}\n')
+    file.write_text(f'#!/bin/sh\n[ "$1" = -c ] && echo {spawn.SENTINEL} && exit 0\n{text}\n')
     file.chmod(0o755)
     return str(file)
 
@@ -266,8 +268,12 @@ def test_a_worker_that_does_not_come_up_is_an_error_with_the_end_of_its_log(sock
         spawn.start_worker(socket, python=sleeper, idle_timeout_s=1, timeout_s=0.5)
     pid = int(str(caught.value).partition("start: ")[2].split()[0])
     assert wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    with pytest.raises(ConfigError, match=r"worker\.python='/bin/false': is no Python interpreter"):
-        spawn.start_worker(socket, python="/bin/false", idle_timeout_s=1)
+
+
+@pytest.mark.parametrize("python", ["/bin/false", "/bin/true", "/bin/echo"])
+def test_a_program_that_is_no_interpreter_is_refused(socket, python):
+    with pytest.raises(ConfigError, match=rf"worker\.python='{python}': is no Python interpreter"):
+        spawn.start_worker(socket, python=python, needs=["torch"], idle_timeout_s=1)
 
 
 def test_a_worker_ends_with_its_owner(socket):
@@ -282,10 +288,10 @@ def test_a_worker_ends_with_its_owner(socket):
     assert not Path(socket).exists()
 
 
-def idle(folder: Path, name: str) -> tuple[str, psutil.Process]:
+def idle(folder: Path, name: str, address: str = "") -> tuple[str, psutil.Process]:
     """A process that listens where a worker of that name would, as busy as can be."""
     listen = "import socket,sys,time;s=socket.socket(socket.AF_UNIX);s.bind(sys.argv[1]);s.listen();time.sleep(600)"
-    address = str(folder / f"{name}.sock")
+    address = address or str(folder / f"{name}.sock")
     spawn.start_worker(
         address, python=script(folder / "python", f"exec {sys.executable} -c '{listen}' $3"), idle_timeout_s=1
     )
@@ -301,6 +307,71 @@ def test_a_node_has_one_worker_and_ending_it_touches_no_other_node(tmp_path):
     assert neighbour.is_running()
     spawn.end_worker(other)
     assert not Path(other).exists()
+
+
+def hasty(request: TrainRequest, timeout_s: float = 0.1) -> TrainRequest:
+    """The request, of a run that waits for next to no time."""
+    federation = replace(request.config.federation, round_timeout_s=timeout_s)
+    return replace(request, config=replace(request.config, federation=federation))
+
+
+def test_a_worker_that_stands_still_is_ended_and_the_node_is_free_again(train, tmp_path):
+    request = hasty(train)
+    _, process = idle(tmp_path, "", address=remote.to_address(request, "still"))
+    process.suspend()
+    with pytest.raises(WorkerError, match=r"stood still .* federation.round_timeout_s=0.1 and was ended"):
+        remote.ask(request, "still")
+    assert wait_for(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+    assert not Path(remote.to_address(request, "still")).exists()
+    remote.dismiss("still")
+
+
+def test_work_is_told_from_standing_still_by_processor_time(tmp_path):
+    address = str(tmp_path / "a-1.sock")
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass", address])
+    Path(f"{address}.pid").write_text(str(process.pid))
+    before = spawn.spent(address)
+    assert wait_for(lambda: spawn.spent(address) > before)
+    process.send_signal(signal.SIGSTOP)
+    assert wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    assert spawn.spent(address) == spawn.spent(address) > 0
+    process.kill()
+    process.wait()
+    assert spawn.spent(address) == 0
+
+
+def test_a_request_does_not_wait_for_ever_behind_another(train):
+    request = hasty(train, 0.05)
+    with (
+        FileLock(f"{remote._stem(remote.to_address(request, 'busy'))}.lock"),
+        pytest.raises(WorkerError, match="has served other requests for 0.15 s; raise federation.round_timeout_s"),
+    ):
+        remote.ask(request, "busy")
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), TypeError("x"), AssertionError("x"), MemoryError("x")])
+def test_whatever_a_worker_raises_is_its_answer(train, tmp_path, error):
+    def serve(_):
+        raise error
+
+    frame = remote._encode(train, tmp_path)
+    found = json.loads(remote._answer(serve, frame, tmp_path))
+    assert found == {"error": f"{type(error).__name__}: {error}"}
+
+
+def test_a_temporary_folder_with_too_long_a_name_is_named(train, tmp_path, monkeypatch):
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with pytest.raises(WorkerError, match=r"^TMPDIR=/.* bytes too long .* set TMPDIR to a shorter path"):
+        remote.to_address(train, NODE)
+
+
+def test_a_file_where_the_workers_folder_should_be_is_named(train, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / f"flwr-agent-{os.getuid()}").touch()
+    with pytest.raises(WorkerError, match=r"flwr-agent-\d+ cannot be the folder of workers \(File exists\); remove it"):
+        remote.to_address(train, NODE)
 
 
 def test_a_process_that_took_over_the_number_of_a_worker_is_left_alone(tmp_path):
