@@ -344,7 +344,7 @@ def test_a_request_does_not_wait_for_ever_behind_another(train):
     request = hasty(train, 0.05)
     with (
         FileLock(f"{remote._stem(remote.to_address(request, 'busy'))}.lock"),
-        pytest.raises(WorkerError, match="has served other requests for 0.15 s; raise federation.round_timeout_s"),
+        pytest.raises(WorkerError, match=r"has served other requests for 0.15 s; raise federation.round_timeout_s"),
     ):
         remote.ask(request, "busy")
 
