@@ -66,11 +66,11 @@ def _rebuild(run: Path) -> list[Path]:
     return rebuild(run)
 
 
-def _load_model(run: Path, round_: int | None) -> tuple[int, Arrays]:
+def _load_model(run: Path, round_: int | None) -> tuple[int, Arrays, str]:
     from server_app import checkpoint
 
     state = checkpoint.kept(run, round_)
-    return state.round, state.arrays
+    return state.round, state.arrays, state.base_digest
 
 
 if __name__ == "__main__":

@@ -26,9 +26,10 @@ def export(
 ) -> None:
     """Write the model of a round for transformers: safetensors, tokenizer, config, card; adapters also by themselves."""
     config, parts = resolve(presets.of_run(run)), cast(Parts, context.obj)
-    number, arrays = parts.load_model(run, round_)
+    number, arrays, base = parts.load_model(run, round_)
     from flwr_agent.arrays import digest
     from flwr_agent.rl.export import export as write
+    from flwr_agent.rl.model import on_base
 
     fed = config.federation
     facts = {
@@ -44,5 +45,5 @@ def export(
         "weights": digest(arrays),
         "code": code_hash(),
     }
-    written = write(config, arrays, out.absolute(), facts=facts)
+    written = write(on_base(config, base), arrays, out.absolute(), facts=facts)
     Console().print(f"round {number} of {run}: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)

@@ -17,7 +17,7 @@ class Parts:
 
     load_strategy: Callable[[RunConfig], Strategy]
     """Finds the aggregation strategy of a configuration, or raises."""
-    load_model: Callable[[Path, int | None], tuple[int, Arrays]]
-    """A round of a run folder, the last finished one for None, and its model."""
+    load_model: Callable[[Path, int | None], tuple[int, Arrays, str]]
+    """A round of a run folder, the last finished one for None, its model, and the digest of the run's base model."""
     rebuild: Callable[[Path], list[Path]]
     """Makes the files again that a run makes from its ledger; returns them."""

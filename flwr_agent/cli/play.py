@@ -49,12 +49,13 @@ def play(  # noqa: PLR0913 (one parameter per option)
         asyncio.run(_by_hand(adapter, _chosen(adapter, split, task), console))
         return
     config, parts = _config(model, named), cast(Parts, context.obj)
-    round_, arrays = parts.load_model(model, None)
+    round_, arrays, base = parts.load_model(model, None)
     adapter = to_adapter(config)
     chosen = _chosen(adapter, split, task)
+    from flwr_agent.rl.model import on_base
     from flwr_agent.rl.show import show
 
-    steps, answers = show(config, arrays, adapter, chosen, temperature=temperature)
+    steps, answers = show(on_base(config, base), arrays, adapter, chosen, temperature=temperature)
     console.print(f"policy of round {round_} of {model}", markup=False)
     _show(console, steps[0])
     for answer, step in zip(answers, steps[1:], strict=True):

@@ -39,9 +39,11 @@ def evaluate(
 ) -> None:
     """Play the held-out tasks with a checkpoint of a run and show success by task type."""
     config = resolve(presets.of_run(run), overrides.parse(settings or []))
-    number, arrays = cast(Parts, context.obj).load_model(run, round_)
+    number, arrays, base = cast(Parts, context.obj).load_model(run, round_)
     from flwr_agent.rl.learner import Learner
+    from flwr_agent.rl.model import on_base
 
+    config = on_base(config, base)
     request = EvaluateRequest(experiment="evaluate", round=number, config=config, arrays=arrays)
     reply = Learner(config).evaluate(request)
     table = Table("task type", "tasks", *modes(reply), title=f"round {number}: success (95 %)", title_justify="left")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
@@ -16,6 +18,7 @@ from flwr_agent.policy import ranks
 from flwr_agent.rl.weights import trained
 from flwr_agent.seeds import rng
 
+ALL_LINEAR = "all-linear"
 FROZEN_A = "lora_frozen_a"
 """The strategy under which only B is trained and sent."""
 
@@ -26,16 +29,18 @@ def adapt(policy: PreTrainedModel, config: RunConfig) -> PeftModel:
     A is a function of `config.seed` and the module's name, so that A need not travel where it is frozen.
 
     Raises:
-        ConfigError: `model.lora.targets` names no linear module of the model.
+        ConfigError: `model.lora.targets` names what is no linear module of the model or shares its weights, or
+            `model.lora.rank` is no low rank in any of its matrices.
     """
     lora = config.model.lora
-    targets = lora.targets if lora.targets == "all-linear" else lora.targets.split(",")
+    modules = _adapted(policy, lora.targets)
+    if lora.rank > (largest := max(min(module.weight.shape) for module in modules.values())):
+        fix = (
+            f"the adapted matrices of {config.model.path} have at most {largest} rows or columns; use {largest} or less"
+        )
+        raise ConfigError("model.lora.rank", lora.rank, fix)
     alpha: Any = lora.alpha
-    try:
-        adapted = get_peft_model(policy, LoraConfig(r=lora.rank, lora_alpha=alpha, target_modules=targets))
-    except ValueError as error:
-        reason = str(error).partition(". ")[0]
-        raise ConfigError("model.lora.targets", lora.targets, f"{reason}; use all-linear") from error
+    adapted = get_peft_model(policy, LoraConfig(r=lora.rank, lora_alpha=alpha, target_modules=list(modules)))
     with torch.no_grad():
         for name, p in trained(adapted).items():
             if ".lora_A." in name:
@@ -43,6 +48,26 @@ def adapt(policy: PreTrainedModel, config: RunConfig) -> PeftModel:
                 p.copy_(torch.from_numpy(rng(config.seed, "lora", name).uniform(-bound, bound, tuple(p.shape))))
                 p.requires_grad_(config.strategy.name != FROZEN_A)
     return adapted
+
+
+def _adapted(policy: PreTrainedModel, targets: str) -> dict[str, Any]:
+    """The modules that get an adapter, by their names in the model."""
+    linear = {name: m for name, m in policy.named_modules() if isinstance(m, torch.nn.Linear | Conv1D)}
+    if targets == ALL_LINEAR:
+        return {name: module for name, module in linear.items() if module is not policy.get_output_embeddings()}
+    uses = Counter(id(p) for _, p in policy.named_parameters(remove_duplicate=False))
+    found: dict[str, Any] = {}
+    for word in map(str.strip, targets.split(",")):
+        own = {name: module for name, module in linear.items() if f".{name}".endswith(f".{word}")}
+        if not own or not word:
+            raise ConfigError(
+                "model.lora.targets", targets, f"{word!r} is no linear module of the model; use {ALL_LINEAR}"
+            )
+        if any(uses[id(module.weight)] > 1 for module in own.values()):
+            fix = f"{word!r} shares its weights with another module, which an adapter would not reach; leave it out"
+            raise ConfigError("model.lora.targets", targets, fix)
+        found |= own
+    return found
 
 
 class Unadapted:

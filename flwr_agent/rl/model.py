@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,28 @@ def identity(policy: PreTrainedModel | PeftModel) -> str:
     adapted = isinstance(policy, PeftModel)
     held = {name: p for name, p in policy.named_parameters() if not (adapted and ".lora_" in name)}
     return digest({f"actor/{name}": p.detach().float().cpu().numpy() for name, p in held.items()})
+
+
+def on_base(config: RunConfig, base_digest: str) -> RunConfig:
+    """The configuration that loads the base model as a run held it; without adapters nothing of that model is left.
+
+    `model.compute_dtype=auto` becomes the run's own dtype, which is another one on a machine of another kind.
+
+    Raises:
+        ConfigError: adapters of the run would stand on another model than the one they were trained on.
+    """
+    if not config.model.lora.rank:
+        return config
+    own = str(compute_dtype(config)).removeprefix("torch.")
+    found: list[str] = []
+    for dtype in sorted(("float32", "bfloat16"), key=lambda name: name != own):
+        if config.model.compute_dtype in ("auto", dtype):
+            held = replace(config, model=replace(config.model, compute_dtype=dtype))
+            found.append(identity(load_policy(held)))
+            if found[-1] == base_digest:
+                return held
+    fix = f"its weights have digest {found[0]}, the run's adapters were trained on {base_digest}; restore the files of the run"
+    raise ConfigError("model.path", config.model.path, fix)
 
 
 def locate(config: RunConfig) -> str:

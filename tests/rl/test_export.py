@@ -1,11 +1,13 @@
 """What is exported is the policy of the round: transformers loads it and gives the same logits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from fakes import config
 from peft import PeftModel
-from policies import guessing
+from policies import guessing, policy
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification, AutoTokenizer
 from typer.testing import CliRunner
 
@@ -15,7 +17,7 @@ from flwr_agent.cli.app import app
 from flwr_agent.cli.parts import Parts
 from flwr_agent.errors import ConfigError, DataError, ResumeError
 from flwr_agent.rl.learner import initial_model
-from flwr_agent.rl.model import load_policy
+from flwr_agent.rl.model import load_policy, on_base
 from flwr_agent.rl.weights import load_weights
 from server_app import checkpoint
 from server_app.run import _write_config
@@ -91,6 +93,40 @@ def test_adapters_are_exported_merged_and_by_themselves(tmp_path):
     adapted = PeftModel.from_pretrained(base, tmp_path / "out" / "adapter").eval()
     torch.testing.assert_close(logits(merged), expected, rtol=1e-4, atol=1e-4)
     assert torch.equal(logits(adapted), expected)
+
+
+@pytest.mark.parametrize("command", ["export", "evaluate", "play"])
+def test_adapters_are_never_laid_over_another_model(tmp_path, command):
+    run, _ = run_of(tmp_path, model__lora__rank=3)
+    own = initial_model(run).base_digest
+    policy(seed=9).save_pretrained(run.model.path)
+    folder = str(tmp_path / "run")
+    rest = {
+        "export": [folder, "--out", str(tmp_path / "out")],
+        "evaluate": [folder],
+        "play": ["tinyguess", "--model", folder],
+    }[command]
+    error = CliRunner().invoke(app, [command, *rest], obj=PARTS).exception
+    assert isinstance(error, ConfigError)
+    assert error.key == "model.path"
+    assert own != initial_model(run).base_digest
+    assert own in str(error)
+    assert initial_model(run).base_digest in str(error)
+    assert not (tmp_path / "out").exists()
+
+
+def test_adapters_of_a_run_in_bfloat16_find_their_base_where_auto_is_float32(tmp_path):
+    run, _ = run_of(tmp_path, model__lora__rank=3)
+    held = replace(run, model=replace(run.model, compute_dtype="bfloat16"))
+    assert on_base(run, initial_model(held).base_digest) == held
+
+
+def test_whole_weights_need_no_base(tmp_path):
+    run, arrays = run_of(tmp_path)
+    policy(seed=9).save_pretrained(run.model.path)
+    export(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    assert torch.equal(logits(loaded), logits(trained(run, arrays)))
 
 
 def test_a_critic_stands_beside_its_policy_and_starts_the_next_run(tmp_path):

@@ -143,12 +143,49 @@ def test_the_gradient_is_that_of_the_merged_weights():
         torch.testing.assert_close(found[name].grad, value, rtol=1e-7, atol=1e-12)
 
 
-def test_targets_choose_modules_and_a_name_of_none_is_refused():
-    names = to_arrays(adapt(policy(), run(model__lora__targets="q_proj,v_proj")))
+@pytest.mark.parametrize("targets", ["q_proj,v_proj", " q_proj , v_proj", "self_attn.q_proj,v_proj"])
+def test_targets_choose_modules(targets):
+    names = to_arrays(adapt(policy(), run(model__lora__targets=targets)))
     assert {name.split(".")[-3] for name in names} == {"q_proj", "v_proj"}
-    with pytest.raises(ConfigError, match=r"nobody.*use all-linear") as caught:
-        adapt(policy(), run(model__lora__targets="nobody"))
+
+
+@pytest.mark.parametrize(
+    ("targets", "fix"),
+    [
+        ("nobody", "'nobody' is no linear module"),
+        ("q_proj,nobody", "'nobody' is no linear module"),
+        ("q_proj,", "'' is no linear module"),
+        ("proj", "'proj' is no linear module"),
+        ("embed_tokens", "'embed_tokens' is no linear module"),
+        ("q_proj,lm_head", "'lm_head' shares its weights"),
+    ],
+)
+def test_a_target_that_cannot_be_adapted_is_refused(targets, fix):
+    with pytest.raises(ConfigError, match=fix) as caught:
+        adapt(policy(), run(model__lora__targets=targets))
     assert caught.value.key == "model.lora.targets"
+
+
+def test_a_head_with_weights_of_its_own_can_be_adapted():
+    untied = policy()
+    untied.lm_head.weight = torch.nn.Parameter(untied.lm_head.weight.detach().clone())
+    adapted = adapt(untied, run(model__lora__targets="lm_head"))
+    load_weights(adapted, moved(adapted))
+    before = logits(adapted)
+    torch.testing.assert_close(logits(adapted.merge_and_unload()), before, rtol=1e-4, atol=1e-4)
+
+
+def test_all_linear_is_every_linear_module_but_the_head():
+    adapted = {name.split(".")[-3] for name in to_arrays(adapt(policy(), run()))}
+    linear = {n.split(".")[-1] for n, m in policy().named_modules() if isinstance(m, torch.nn.Linear)}
+    assert adapted == linear - {"lm_head"}
+
+
+@pytest.mark.parametrize("rank", [17, 4096])
+def test_a_rank_above_every_adapted_matrix_is_refused(rank):
+    with pytest.raises(ConfigError, match="at most 16 rows or columns") as caught:
+        adapt(policy(), run(model__lora__rank=rank))
+    assert caught.value.key == "model.lora.rank"
 
 
 def test_a_round_answers_with_adapters_and_another_base_model_is_refused(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from letters import save_policy
 from typer.testing import CliRunner
 
+from flwr_agent.__main__ import _load_model
 from flwr_agent.arrays import digest
 from flwr_agent.cli.app import app
 from flwr_agent.cli.parts import Parts
@@ -43,9 +44,7 @@ def test_the_episode_is_the_one_that_the_learner_plays(run):
 
 def test_play_shows_every_turn_of_the_policy(run):
     folder, _ = run
-    parts = Parts(
-        load_strategy=lambda _: None, load_model=lambda path, _: (0, checkpoint.kept(path).arrays), rebuild=lambda _: []
-    )
+    parts = Parts(load_strategy=lambda _: None, load_model=_load_model, rebuild=lambda _: [])
     done = CliRunner().invoke(app, ["play", "letters:Letters", "--model", str(folder)], obj=parts)
     assert done.exit_code == 0, done.exception
     assert f"policy of round 0 of {folder}" in done.output.replace("\n", "")
