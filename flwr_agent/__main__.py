@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from flwr_agent.validate import Strategy
 
 TRAINING = ("torch", "transformers", "tokenizers", "trl", "accelerate", "datasets")
 """Top-level modules of the extra `train`."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Of a disk, or of a user's share of it."""
 
 
 def main() -> None:
@@ -36,6 +39,10 @@ def main() -> None:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)
     except OSError as error:
+        if error.errno in FULL:
+            place = f"{error.filename}: " if error.filename else ""
+            sys.stderr.write(f"error: {place}{error.strerror}; make room and give the command again\n")
+            sys.exit(1)
         if error.filename is None:
             raise
         sys.stderr.write(f"error: {error.filename}: {error.strerror}; give a place that can be read and written\n")

@@ -249,6 +249,12 @@ def _check_who(fed: FederationConfig) -> None:
         raise ConfigError(
             "federation.local_client", fed.local_client, f"clients are 0 to {fed.total_clients - 1}; choose one"
         )
+    if fed.min_clients > fed.clients_per_round:
+        raise ConfigError(
+            "federation.min_clients",
+            fed.min_clients,
+            f"cannot exceed federation.clients_per_round={fed.clients_per_round}",
+        )
     if not fed.total_clients:
         return
     if fed.clients_per_round > fed.total_clients:
@@ -256,12 +262,6 @@ def _check_who(fed: FederationConfig) -> None:
             "federation.clients_per_round",
             fed.clients_per_round,
             f"cannot exceed federation.total_clients={fed.total_clients}",
-        )
-    if fed.min_clients > fed.clients_per_round:
-        raise ConfigError(
-            "federation.min_clients",
-            fed.min_clients,
-            f"cannot exceed federation.clients_per_round={fed.clients_per_round}",
         )
     if (asked := fed.clients_per_round + fed.extra_clients) > fed.total_clients:
         raise ConfigError(

@@ -36,7 +36,8 @@ class ConfigError(AgentError, ValueError):
         choice = f" (allowed: {', '.join(names)})" if names else ""
         value = value[:297] + "..." if isinstance(value, str) and len(value) > 300 else value
         shown = value if isinstance(value, int | float | bool) else repr(value)
-        super().__init__(f"{key}={shown}: {fix}{choice}{hint}")
+        given = key if key.startswith("--") and value == "" else f"{key}={shown}"
+        super().__init__(f"{given}: {fix}{choice}{hint}")
 
     def at(self, source: str) -> ConfigError:
         """This error with the place its value was written (`file:line`) in front."""
@@ -70,6 +71,10 @@ class QuorumError(AgentError, RuntimeError):
 
 class BudgetError(AgentError, RuntimeError):
     """The next round would exceed the privacy budget; the model of the last one stays."""
+
+
+class FullError(AgentError, RuntimeError):
+    """The disk is full; what the last whole round has learned stays, and the run can be resumed."""
 
 
 class ResumeError(AgentError, RuntimeError):

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from flwr_agent.config import RunConfig
+from flwr_agent.config import FederationConfig, RunConfig
 from flwr_agent.errors import AgentError, ConfigError, DataError
 
 KEY, NONE = "federation.faults", "none"
@@ -52,8 +52,8 @@ def scheduled(config: RunConfig) -> tuple[Fault, ...]:
     """The faults of a run.
 
     Raises:
-        ConfigError: there is no such file, or it names a client that the federation does not have.
-        DataError: the file is no schedule.
+        ConfigError: there is no such file.
+        DataError: the file is no schedule, or none of this federation.
     """
     if config.federation.faults == NONE:
         return ()
@@ -66,7 +66,11 @@ def scheduled(config: RunConfig) -> tuple[Fault, ...]:
         raise DataError(path, "YAML", f"{str(error).splitlines()[0]}; write a list of faults") from error
     if not isinstance(entries, list):
         raise DataError(path, "YAML", "must be a list of faults, each with client, killed_in and back_in")
-    return tuple(_fault(path, i, entry, config.federation.total_clients) for i, entry in enumerate(entries))
+    faults = tuple(_fault(path, i, entry, config.federation) for i, entry in enumerate(entries))
+    for i, fault in enumerate(faults):
+        if any(fault.client == other.client and _meet(fault, other) for other in faults[:i]):
+            raise DataError(path, f"[{i}]", f"client {fault.client} is away then by another entry; leave one out")
+    return faults
 
 
 def check(faults: Sequence[Fault], *, round_: int, client: int) -> None:
@@ -79,7 +83,11 @@ def check(faults: Sequence[Fault], *, round_: int, client: int) -> None:
         raise KilledError(f"client {client} is killed in round {round_} by {KEY}")
 
 
-def _fault(path: Path, index: int, entry: Any, total: int) -> Fault:
+def _meet(one: Fault, other: Fault) -> bool:
+    return one.is_away(other.killed_in) or other.is_away(one.killed_in)
+
+
+def _fault(path: Path, index: int, entry: Any, fed: FederationConfig) -> Fault:
     names = {"client", "killed_in", "back_in"}
     if not isinstance(entry, dict) or not set(entry) <= names or not {"client", "killed_in"} <= set(entry):
         raise DataError(path, f"[{index}]", "must have client, killed_in and, unless it stays away, back_in")
@@ -87,8 +95,10 @@ def _fault(path: Path, index: int, entry: Any, total: int) -> Fault:
         if not isinstance(value, int) or isinstance(value, bool):
             raise DataError(path, f"[{index}].{name}", f"must be a whole number, not {value!r}")
     fault = Fault(**entry)
-    if not 0 <= fault.client < total:
+    if not 0 <= fault.client < (total := fed.total_clients or fed.clients_per_round):
         raise DataError(path, f"[{index}].client", f"clients are 0 to {total - 1}")
     if fault.killed_in < 1 or (fault.back_in != NEVER and fault.back_in <= fault.killed_in):
         raise DataError(path, f"[{index}]", "killed_in must be a round, and back_in a later one")
+    if fault.killed_in > fed.rounds:
+        raise DataError(path, f"[{index}].killed_in", f"rounds are 1 to {fed.rounds} (federation.rounds)")
     return fault

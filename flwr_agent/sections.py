@@ -38,7 +38,11 @@ class FederationConfig:
         objective=True,
     )
     total_clients: int = knob(
-        2, "clients in the federation; 0: whoever is connected (partition.strategy=site)", low=0, objective=True
+        2,
+        "clients in the federation; 0: whoever is connected (partition.strategy=site)",
+        low=0,
+        high=1_000_000,
+        objective=True,
     )
     clients_per_round: int = knob(2, "clients asked each round", low=1, objective=True)
     rounds: int = knob(8, "federated rounds", low=1)

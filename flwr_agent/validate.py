@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from envs import named, partition, registry
-from flwr_agent import critics, policy, tracking, wire, writable
+from flwr_agent import critics, faults, policy, tracking, wire, writable
 from flwr_agent.config import KEYS, RunConfig
 from flwr_agent.errors import ConfigError
 from flwr_agent.modes import FEDERATED
@@ -57,11 +57,13 @@ def check(config: RunConfig, explicit: Mapping[str, Any], *, load_strategy: Call
 
 
 def check_knobs(config: RunConfig, explicit: Mapping[str, Any]) -> None:
-    """Refuse a knob that was set and that the chosen environment or partition does not use.
+    """Refuse a knob that was set and is not used, and a fault schedule that is none of this federation.
 
     Raises:
         ConfigError: names the key and those that are used.
+        DataError: names the schedule and its entry.
     """
+    faults.scheduled(config)
     _check_knobs("env", config.env.name, explicit, registry.knobs(config.env.name) | {"name", "settings"})
     known = partition.knobs(config.partition.strategy) | {"strategy", "settings"}
     _check_knobs("partition", config.partition.strategy, explicit, known)

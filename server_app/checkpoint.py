@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -17,7 +19,7 @@ from safetensors import SafetensorError
 
 from flwr_agent import arrays as model
 from flwr_agent.config import DEFINING, KEYS, RunConfig
-from flwr_agent.errors import ResumeError
+from flwr_agent.errors import FullError, ResumeError
 from flwr_agent.hosts.launched import KEPT
 from flwr_agent.requests import Arrays
 
@@ -30,6 +32,9 @@ _ARRAYS = ("arrays", "strategy")
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError, SafetensorError)
 """What reading a damaged checkpoint raises."""
 BEGINNING = {"config.json", "ledger.jsonl", "federated_summary.json", "report.html", "figures", "tensorboard", "wandb"}
+FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_IN_RUST = f"(os error {errno.ENOSPC})"
+"""How safetensors says it."""
 WAYS_OUT = "set fresh=true to archive the folder, or choose another output_dir"
 
 
@@ -75,10 +80,38 @@ def held(folder: Path) -> Iterator[None]:
         raise ResumeError(f"another run is writing to {folder}; wait for it or choose another output_dir") from error
 
 
+@contextmanager
+def room(folder: Path) -> Iterator[None]:
+    """Say of a full disk which folder is on it.
+
+    Raises:
+        FullError: with the way on.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        if getattr(error, "errno", None) not in FULL and _FULL_IN_RUST not in str(error):
+            raise
+        fix = "make room; the same command goes on from the last whole round"
+        raise FullError(f"{folder}: {os.strerror(errno.ENOSPC)}; {fix}") from error
+
+
 def save(folder: Path, state: RunState, config: RunConfig) -> None:
     """Write a round's checkpoint at once or not at all, then drop the ones no longer kept."""
     final = folder / name_of(state.round)
     tmp = final.with_name(final.name + ".tmp")
+    try:
+        _write(tmp, state, config)
+        model.replace(tmp, final)
+    except (OSError, SafetensorError):
+        shutil.rmtree(tmp, ignore_errors=True)
+        raise
+    for old in sorted(_complete(folder))[: -config.checkpoint.keep]:
+        if not _is_kept_for_good(old, config.checkpoint.milestone_every):
+            shutil.rmtree(folder / name_of(old))
+
+
+def _write(tmp: Path, state: RunState, config: RunConfig) -> None:
     tmp.mkdir()
     model.save(tmp / MODEL, state.arrays)
     if state.strategy:
@@ -90,10 +123,6 @@ def save(folder: Path, state: RunState, config: RunConfig) -> None:
         "config": config.flat(),
     }
     (tmp / STATE).write_text(json.dumps({"version": VERSION, **facts, **own}, indent=1), encoding="utf-8")
-    model.replace(tmp, final)
-    for old in sorted(_complete(folder))[: -config.checkpoint.keep]:
-        if not _is_kept_for_good(old, config.checkpoint.milestone_every):
-            shutil.rmtree(folder / name_of(old))
 
 
 def _is_kept_for_good(round_: int, milestone_every: int) -> bool:

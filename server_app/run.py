@@ -51,10 +51,11 @@ def run(
         ResumeError: the folder holds something that this run must not continue.
         QuorumError: too few clients answered a round; run again to resume.
         BudgetError: the next round would spend more than `privacy.budget`.
+        FullError: the disk of the run folder is full.
     """
     strategy = strategies.load(config)
     folder = Path(config.output_dir)
-    with checkpoint.held(folder):
+    with checkpoint.held(folder), checkpoint.room(folder):
         if config.fresh:
             checkpoint.archive(folder)
         state, ledger, tail = _open(folder, config, initial_model)

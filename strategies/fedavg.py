@@ -63,6 +63,9 @@ def _numbers(weights: str | Sequence[float], count: int) -> tuple[float, ...]:
     except ValueError:
         found = ()
     if len(found) != count or not all(math.isfinite(weight) and weight > 0 for weight in found):
-        fix = f"must be {UNIFORM}, {EXAMPLES}, or {count} positive numbers with commas, one for each client"
+        numbers = f"{count} positive numbers with commas, one for each client"
+        fix = (
+            f"must be {UNIFORM}, {EXAMPLES}, or {numbers if count else 'numbers once federation.total_clients is set'}"
+        )
         raise ConfigError("federation.weights", str(weights), fix)
     return found

@@ -80,7 +80,7 @@ class CentralDP:
             raise BudgetError(
                 f"round {round_} would spend epsilon={after:.3g} at delta={self.delta:g}, beyond "
                 f"privacy.budget={self.budget:g}; the model of round {round_ - 1} "
-                f"(epsilon={self.spent(round_ - 1)['epsilon']:.3g}) is the last one"
+                f"(epsilon={self.spent(round_ - 1)['epsilon']:.3g}) is the last one unless the budget is raised"
             )
 
     def add_noise(self, mean: Arrays, *, num_clients: int, round_: int, accepted: Sequence[int]) -> None:

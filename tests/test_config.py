@@ -11,6 +11,11 @@ from flwr_agent.errors import ConfigError
     [
         ({"federation.clients_per_round": 3}, r"^federation.clients_per_round=3: cannot exceed .*total_clients=2"),
         ({"federation.min_clients": 3}, r"^federation.min_clients=3: cannot exceed .*clients_per_round=2"),
+        (
+            {"federation.min_clients": 3, "federation.total_clients": 0, "partition.strategy": "site"},
+            r"^federation.min_clients=3: cannot exceed .*clients_per_round=2",
+        ),
+        ({"federation.total_clients": 99999999999}, r"^federation.total_clients=99999999999: must be at most 1e\+06"),
         ({"algorithm.baseline": "none"}, r"^algorithm.scale_rewards='std': .*use none"),
         (
             {"algorithm.name": "ppo"},

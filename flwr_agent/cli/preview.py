@@ -6,6 +6,7 @@ import json
 import math
 import re
 import time
+from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,12 +129,17 @@ def _privacy_rows(config: RunConfig) -> list[tuple[str, str, str]]:
         return []
     spent = epsilon(own.noise_multiplier, rounds, own.delta)
     source = f"all {rounds} rounds at delta {own.delta:g}, noise {own.noise_multiplier:g} x clip; the weights alone"
-    return [("privacy spent", f"epsilon {spent:.3g}", source)]
+    rows = [("privacy spent", f"epsilon {spent:.3g}", source)]
+    if own.budget and spent > own.budget:
+        fits = bisect_right(range(1, rounds + 1), own.budget, key=lambda n: epsilon(own.noise_multiplier, n, own.delta))
+        source = f"privacy.budget={own.budget:g} ends the run before round {fits + 1}; raise it, or the noise"
+        rows.append(("rounds in budget", f"{fits} of {rounds}", source))
+    return rows
 
 
 def _time(config: RunConfig, work: float) -> tuple[str, str]:
     ledger = Path(config.output_dir) / LEDGER
-    if measured_s := Progress.read(ledger).mean_round_s:
+    if measured_s := 0 if config.fresh else Progress.read(ledger).mean_round_s:
         return to_duration(measured_s), f"mean of the rounds in {ledger}"
     gpus = len(visible_gpus())
     if gpus:

@@ -12,10 +12,11 @@ import typer
 from rich.console import Console
 
 from flwr_agent import presets
+from flwr_agent.accountant import epsilon
 from flwr_agent.cli import overrides
 from flwr_agent.cli.progress import LEDGER, Progress
 from flwr_agent.config import resolve
-from flwr_agent.errors import ResumeError
+from flwr_agent.errors import ConfigError, ResumeError
 from flwr_agent.hosts.launched import FILE, LOGS, SUPERLINK, Launch
 from flwr_agent.hosts.superlink import FORGOTTEN, LaunchError, reached
 
@@ -40,7 +41,7 @@ def status(folder: Folder, *, json_: Annotated[bool, typer.Option("--json", help
     if facts["success"] is not None:
         typer.echo(f"held-out success {facts['success']:.3f} after round {facts['evaluated']}")
     if facts["state"] == INTERRUPTED:
-        typer.echo(f"go on with: flwr-agent resume {folder}")
+        typer.echo(f"go on with: flwr-agent resume {folder}{_more(folder, facts['round'])}")
     typer.echo(f"logs: {folder / LOGS}")
 
 
@@ -77,14 +78,21 @@ def resume(
     launch = Launch.read(folder)
     if _state(folder, launch) == RUNNING:
         raise ResumeError(f"{folder} is running; stop it first, or wait")
-    flat = {**_settings(folder, launch), **overrides.parse(settings or []), "fresh": False, "output_dir": str(folder)}
+    if detach and launch.where.kind != SUPERLINK:
+        raise ConfigError("--detach", "", "belongs to a run at a --superlink; this one ends with its command")
+    changed = overrides.parse(settings or [])
+    for key in ("output_dir", "fresh"):
+        if changed.get(key, False):
+            fix = "resume goes on with what is in the folder; leave it out, or start another run with flwr-agent run"
+            raise ConfigError(key, changed[key], fix)
+    flat = {**_settings(folder, launch), **changed, "fresh": False, "output_dir": str(folder)}
     plan = running.checked(
         presets.read(flat),
         base=folder,
         load_strategy=context.obj.load_strategy,
         is_here=launch.where.kind != SUPERLINK,
     )
-    running.execute(plan, Console(), launch.where, detach=detach and launch.where.kind == SUPERLINK)
+    running.execute(plan, Console(), launch.where, detach=detach)
 
 
 def _facts(folder: Path) -> dict[str, Any]:
@@ -136,6 +144,15 @@ def _settings(folder: Path, launch: Launch) -> Mapping[str, Any]:
             f"{folder / presets.RUN_FILE} has a key that this flwr-agent does not know: {unknown[0]}; {fix}"
         )
     return {key: value for key, value in config.items() if value != defaults[key]} if config else launch.settings
+
+
+def _more(folder: Path, done: int) -> str:
+    """What a resume must be told where the next round would exceed the privacy budget."""
+    config = _config(folder)
+    noise, budget = config.get("privacy.noise_multiplier"), config.get("privacy.budget")
+    if not (noise and budget) or epsilon(noise, done + 1, config["privacy.delta"]) <= budget:
+        return ""
+    return f" privacy.budget=EPSILON, above {budget:g}, which the next round would exceed"
 
 
 def _rounds(folder: Path) -> int:

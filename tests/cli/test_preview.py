@@ -61,3 +61,18 @@ def test_settings_are_a_preset_that_gives_the_same_run(tmp_path: Path):
     assert text.count("# set") == 1
     (tmp_path / "shown.yaml").write_text(text, encoding="utf-8")
     assert presets.load({"preset": str(tmp_path / "shown.yaml")}) == config
+
+
+@pytest.mark.parametrize(("budget", "said"), [(0.001, "0 of 8"), (10.0, "3 of 8"), (0.0, None), (100.0, None)])
+def test_rounds_that_the_privacy_budget_leaves_no_room_for_are_said(tmp_path: Path, budget: float, said: str | None):
+    config = presets.load({"privacy.noise_multiplier": 1.0, "privacy.budget": budget}, base=tmp_path)
+    text = text_of(preview.estimate(config, None))
+    assert "epsilon" in text
+    assert ("rounds in budget" in text) is (said is not None)
+    assert said is None or said in text
+
+
+def test_a_damaged_ledger_that_is_to_be_archived_is_not_read(tmp_path: Path):
+    (tmp_path / "ledger.jsonl").write_text("x\n")
+    config = presets.load({"fresh": True, "output_dir": str(tmp_path)}, base=tmp_path)
+    assert "TFLOP" in text_of(preview.estimate(config, preview.Size(parameters=250_000, source="counted")))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from flwr_agent.cli import runs
 from flwr_agent.cli.app import app
 from flwr_agent.config import resolve
-from flwr_agent.errors import AgentError, DataError, ResumeError
+from flwr_agent.errors import AgentError, ConfigError, DataError, ResumeError
 from flwr_agent.hosts.launched import SUPERLINK, Launch, Where
 from flwr_agent.hosts.superlink import FORGOTTEN, LaunchError, SuperLink
 
@@ -132,6 +132,28 @@ def test_a_run_with_a_key_of_another_version_is_not_resumed(tmp_path: Path):
     (folder / "config.json").write_text(json.dumps(facts))
     with pytest.raises(ResumeError, match=r"config\.json has a key that this flwr-agent does not know: trainer\.warp"):
         said("resume", folder)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["output_dir=/other"], "output_dir='/other': resume goes on with what is in the folder"),
+        (["fresh=true"], "fresh=True: resume goes on with what is in the folder"),
+        (["--detach"], "--detach: belongs to a run at a --superlink"),
+    ],
+)
+def test_what_a_resume_cannot_mean_is_refused(tmp_path: Path, arguments: list[str], message: str):
+    with pytest.raises(ConfigError, match=message):
+        said("resume", folder_of(tmp_path, rounds_done=1, launch=launched(**DEAD)), *arguments)
+
+
+def test_status_of_a_run_that_ended_by_its_privacy_budget_says_what_to_raise(tmp_path: Path):
+    folder = folder_of(tmp_path, rounds_done=1, launch=launched(**DEAD))
+    facts = json.loads((folder / "config.json").read_text())
+    for budget, is_spent in ((5.5, True), (50.0, False)):
+        facts["config"] |= {"privacy.noise_multiplier": 1.0, "privacy.budget": budget}
+        (folder / "config.json").write_text(json.dumps(facts))
+        assert ("privacy.budget=EPSILON, above 5.5" in said("status", folder)) is is_spent
 
 
 def test_a_copied_folder_has_no_run_to_stop_and_can_go_on(tmp_path: Path):

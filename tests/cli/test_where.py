@@ -36,7 +36,7 @@ def test_a_run_is_simulated_unless_it_is_told_otherwise(tmp_path: Path):
         ({"federation": "@a/b"}, "--federation='@a/b': belongs to --superlink"),
         ({"root_certificates": Path("/ca.crt")}, "--root-certificates='/ca.crt': belongs to --superlink"),
         ({"superlink": "host:1", "deployment": True}, "choose one"),
-        ({"in_memory": True}, "--in-memory.*--deployment"),
+        ({"in_memory": True}, "^--in-memory: .*--deployment"),
         ({"superlink": "host:1", "in_memory": True}, "--in-memory.*--deployment"),
         ({"superlink": "host:1", "root_certificates": Path("/no/ca.crt")}, "no such file"),
         ({"superlink": "name", "root_certificates": Path("/dev/null")}, "no such file"),

@@ -1,11 +1,13 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fakes import config, model
+from safetensors import SafetensorError
 
 from flwr_agent.arrays import digest
-from flwr_agent.errors import ResumeError
+from flwr_agent.errors import FullError, ResumeError
 from server_app import checkpoint
 from server_app.checkpoint import RunState
 
@@ -175,3 +177,34 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
     (tmp_path / "ledger.jsonl").write_text('{"kind": "round", "round": 1}\n')
     with pytest.raises(ResumeError, match="no checkpoint"):
         checkpoint.check_is_ours(tmp_path, config())
+
+
+def test_a_full_disk_is_said_of_the_run_folder(tmp_path):
+    fix = rf"^{tmp_path}: No space left on device; make room; the same command goes on"
+    with (
+        pytest.raises(FullError, match=fix),
+        checkpoint.room(tmp_path),
+        Path("/dev/full").open("wb", buffering=0) as full,
+    ):
+        full.write(b"x")
+    rust = "Error while serializing: I/O error: No space left on device (os error 28)"
+    with pytest.raises(FullError, match=fix), checkpoint.room(tmp_path):
+        raise SafetensorError(rust)
+    with pytest.raises(OSError, match="No such file"), checkpoint.room(tmp_path):
+        (tmp_path / "absent").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "state.json"])
+def test_a_checkpoint_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch, name):
+    save_rounds(tmp_path, 1)
+    mkdir = Path.mkdir
+
+    def filled(self, *arguments, **keys):
+        mkdir(self, *arguments, **keys)
+        mkdir(self / name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "mkdir", filled)
+        with pytest.raises((OSError, SafetensorError)):
+            checkpoint.save(tmp_path, state(1), config())
+    assert folders(tmp_path) == ["round-00000"]
