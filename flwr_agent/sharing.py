@@ -53,10 +53,14 @@ class PrivacyConfig:
     """Noise on what is averaged, and what clients do to their updates before they send them."""
 
     noise_multiplier: float = knob(
-        0.0, "standard deviation of the noise on the sum of updates, in units of clip; 0 is none", low=0, objective=True
+        0.0,
+        "standard deviation of the noise on the sum of updates, in units of clip; 0 is none",
+        low=0,
+        high=1e12,
+        objective=True,
     )
-    clip: float = knob(1.0, "largest norm of one client's update", low=1e-12, objective=True)
-    delta: float = knob(1e-5, "delta at which epsilon is stated", low=1e-300, high=0.5)
+    clip: float = knob(1.0, "largest norm of one client's update", low=1e-12, high=1e12, objective=True)
+    delta: float = knob(1e-5, "delta at which epsilon is stated", low=1e-300, high=0.5, objective=True)
     budget: float = knob(0.0, "epsilon beyond which no round is begun; 0 is no limit", low=0)
     mods: str = knob(
         "none",

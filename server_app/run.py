@@ -161,7 +161,8 @@ def _open(
 def _begin(folder: Path, config: RunConfig, model: InitialModel, ledger: Ledger) -> RunState:
     if config.algorithm.name == "ppo":
         ledger.append("critic", **dataclasses.asdict(critics.find(config)))
-    experiment = hashlib.sha256(f"{folder}\0{config.fingerprint()}".encode()).hexdigest()[:16]
+    archived = sum(1 for _ in (folder / checkpoint.ARCHIVE).glob("*"))  # a fresh run is not the one that it archives
+    experiment = hashlib.sha256(f"{folder}\0{config.fingerprint()}\0{archived}".encode()).hexdigest()[:16]
     state = RunState(
         round=0,
         arrays=model.arrays,

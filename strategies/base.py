@@ -212,6 +212,7 @@ class RoundStrategy(Strategy):
         Raises:
             QuorumError: fewer than `min_clients` replies of a round could be used.
             BudgetError: the next round would spend more than `privacy` allows.
+            ResumeError: the secret of earlier rounds' noise is gone.
         """
         self._observer, self._replay = observer or Observer(), replay or {}
         self._nodes = None
@@ -221,6 +222,7 @@ class RoundStrategy(Strategy):
         _evaluate(evaluate_fn, first_round - 1, result)
         for server_round in range(first_round, num_rounds + 1):
             if self.privacy is not None:
+                self.privacy.check_key(server_round)
                 self.privacy.check_budget(server_round)
             self._run_round(grid, server_round, result, train_config or ConfigRecord(), timeout)
             _evaluate(evaluate_fn, server_round, result)

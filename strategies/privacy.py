@@ -83,6 +83,18 @@ class CentralDP:
                 f"(epsilon={self.spent(round_ - 1)['epsilon']:.3g}) is the last one unless the budget is raised"
             )
 
+    def check_key(self, round_: int) -> None:
+        """Refuse a round after the first whose noise would come from another secret.
+
+        Raises:
+            ResumeError: the file of the secret is gone.
+        """
+        if round_ > 1 and isinstance(self.key, Path) and not self.key.exists():
+            raise ResumeError(
+                f"{self.key} is missing, so a round run again would have other noise; restore it, or set fresh=true to "
+                "archive the run"
+            )
+
     def add_noise(self, mean: Arrays, *, num_clients: int, round_: int, accepted: Sequence[int]) -> None:
         """Add the round's noise to a mean over `num_clients`, in place.
 

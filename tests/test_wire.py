@@ -12,6 +12,8 @@ INT8 = DELTA | {"strategy.compression": "int8"}
     ("keys", "message"),
     [
         ({"strategy.compression": "bf16"}, "^strategy.compression='bf16': .*set strategy.payload=delta"),
+        ({"privacy.noise_multiplier": 1e200}, "must be at most"),
+        ({"privacy.clip": 1e300}, "must be at most"),
         (DELTA | {"strategy.error_feedback": True}, "nothing is lost without compression"),
         (
             INT8 | {"strategy.error_feedback": True, "federation.total_clients": 3},

@@ -71,7 +71,7 @@ def make_authority(folder: Path, hosts: Sequence[str]) -> Authority:
     certificate, need a new authority, whose `ca.crt` every site must get.
 
     Raises:
-        ConfigError: no host or a wrong one is given, or the folder holds an authority already.
+        ConfigError: no host or a wrong one is given, or the folder holds one of these files already.
     """
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -79,8 +79,9 @@ def make_authority(folder: Path, hosts: Sequence[str]) -> Authority:
         raise ConfigError("hosts", "", "give the name or address under which sites reach the SuperLink")
     names = [_host(host) for host in hosts]
     found = Authority(folder)
-    if found.root.exists():
-        raise ConfigError("folder", str(folder), f"holds {found.root.name} already; choose another folder")
+    for file in (found.root, found.certificate, found.key, found.secret):
+        if file.exists():
+            raise ConfigError("folder", str(folder), f"holds {file.name} already; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     signer, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = _certificate(signer, None, "flwr-agent federation", signer)
@@ -96,15 +97,16 @@ def make_key(file: Path) -> Path:
     """Make a SuperNode's private key in `file` and return the file of its public key, which the SuperLink registers.
 
     Raises:
-        ConfigError: the file exists.
+        ConfigError: one of the two exists.
     """
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    if file.exists():
-        raise ConfigError(
-            "key", str(file), "exists; a new key would have to be registered anew, so choose another name"
-        )
+    public = file.with_name(file.name + ".pub")
+    for half in (file, public):
+        if half.exists():
+            fix = "exists; a new key would have to be registered anew, so choose another name"
+            raise ConfigError("key", str(half), fix)
     key = ec.generate_private_key(ec.SECP384R1())
     file.parent.mkdir(parents=True, exist_ok=True)
     _write_private(
@@ -113,7 +115,6 @@ def make_key(file: Path) -> Path:
             serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
         ),
     )
-    public = file.with_name(file.name + ".pub")
     public.write_bytes(
         key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH) + b"\n"
     )
@@ -127,13 +128,17 @@ def check_public(file: Path) -> None:
         ConfigError: the file holds something else, such as the private half.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
     try:
-        load_ssh_public_key(file.read_bytes())
+        found = load_ssh_public_key(file.read_bytes())
     except (ValueError, UnsupportedAlgorithm):
         fix = "holds no public key; give the file FILE.pub that `flwr-agent key FILE` made"
         raise ConfigError("public key", str(file), fix) from None
+    if not isinstance(found, EllipticCurvePublicKey):
+        fix = "is no elliptic-curve key, which Flower asks for; make one with `flwr-agent key FILE`"
+        raise ConfigError("public key", str(file), fix)
 
 
 def _certificate(

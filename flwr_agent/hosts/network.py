@@ -88,6 +88,9 @@ def key(file: Path) -> Finding:
     make = "make one (flwr-agent key FILE) and have its .pub registered at the SuperLink"
     try:
         found = load_ssh_private_key(file.read_bytes(), None)
+    except TypeError:  # cryptography's answer where a password is needed
+        fix = f"take it off (ssh-keygen -p -N '' -f {file})"
+        return Finding("key", Verdict.FAIL, f"{file} is protected by a password, which nobody gives a SuperNode", fix)
     except (OSError, ValueError, UnsupportedAlgorithm) as error:
         return Finding("key", Verdict.FAIL, f"{file} cannot be read ({error})", make)
     if not isinstance(found, EllipticCurvePrivateKey):

@@ -3,6 +3,8 @@ import stat
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from flwr_agent.errors import ConfigError
@@ -51,6 +53,29 @@ def test_secrets_are_for_their_owner_alone_and_nothing_is_overwritten(tmp_path: 
     private = load_ssh_private_key((tmp_path / "site").read_bytes(), None)
     assert private.public_key() == load_ssh_public_key(public.read_bytes())
     assert private.curve.name == "secp384r1"
+
+
+@pytest.mark.parametrize("name", ["ca.crt", "server.pem", "server.key", "superexec.secret"])
+def test_a_file_of_the_user_s_is_never_overwritten(tmp_path: Path, name: str):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(ConfigError, match=f"holds {name} already"):
+        make_authority(tmp_path, ["localhost"])
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, "mine")]
+
+
+def test_a_public_key_without_its_private_half_is_never_overwritten(tmp_path: Path):
+    (tmp_path / "site.pub").write_text("mine")
+    with pytest.raises(ConfigError, match=r"site\.pub.*exists"):
+        make_key(tmp_path / "site")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("site.pub", "mine")]
+
+
+def test_a_key_of_another_kind_is_not_registered(tmp_path: Path):
+    key = ed25519.Ed25519PrivateKey.generate().public_key()
+    encoding, form = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    (tmp_path / "other.pub").write_bytes(key.public_bytes(encoding, form))
+    with pytest.raises(ConfigError, match="is no elliptic-curve key"):
+        check_public(tmp_path / "other.pub")
 
 
 @pytest.mark.parametrize(

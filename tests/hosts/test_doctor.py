@@ -1,8 +1,10 @@
 """Each finding against a host that is fit and one that is not; machines are made with folders, sockets and processes."""
 
+import shutil
 import socket
 import ssl
 import stat
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -178,3 +180,12 @@ def test_a_key_must_be_one_and_be_private(tmp_path: Path):
     (tmp_path / "text").write_text("no key")
     assert network.key(tmp_path / "text").verdict is Verdict.FAIL
     assert stat.S_IMODE((tmp_path / "site").stat().st_mode) == 0o644, "a look changes nothing"
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen makes the key")
+def test_a_key_with_a_password_is_told_apart(tmp_path: Path):
+    made = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "a password", "-f", str(tmp_path / "site")]
+    subprocess.run(made, check=True)
+    finding = network.key(tmp_path / "site")
+    assert finding.verdict is Verdict.FAIL
+    assert "protected by a password" in finding.found, finding

@@ -92,6 +92,12 @@ def test_a_changed_objective_is_refused_by_its_key(tmp_path):
         checkpoint.resume(tmp_path, config(worker__torch_threads=2))
 
 
+def test_delta_sets_local_noise_and_may_not_change(tmp_path):
+    checkpoint.save(tmp_path, state(0), config())
+    with pytest.raises(ResumeError, match=r"privacy.delta was 1e-05, is 1e-06"):
+        checkpoint.resume(tmp_path, config(privacy__delta=1e-6))
+
+
 def test_what_is_not_the_objective_may_change(tmp_path):
     save_rounds(tmp_path, 2)
     assert checkpoint.resume(tmp_path, config(federation__rounds=90, trainer__micro_rows=1)).round == 1

@@ -239,6 +239,11 @@ def test_fresh_archives_and_starts_again(whole):
     assert play(whole, fresh=True) == before
     assert final(whole / "_archive" / "run.1") == before
     assert len(lines(whole, "resume")) == 0
+    ids = [
+        json.loads((f / "round-00000" / "state.json").read_text())["experiment"]
+        for f in (whole, whole / "_archive" / "run.1")
+    ]
+    assert ids[0] != ids[1], "clients keep what is theirs by this id"
 
 
 def test_an_unknown_strategy_leaves_no_folder(tmp_path):

@@ -84,6 +84,17 @@ def test_a_secret_is_made_once_for_its_owner_alone_and_a_damaged_one_is_refused(
         noisy(privacy, size=9)
 
 
+@pytest.mark.usefixtures("task_identity")
+def test_a_run_that_has_lost_its_secret_does_not_go_on_with_another(tmp_path):
+    played(private(tmp_path), num_rounds=2)
+    (tmp_path / KEY_FILE).unlink()
+    with pytest.raises(ResumeError, match=r"privacy.key is missing.*restore it, or set fresh=true"):
+        private(tmp_path).start(
+            InMemoryGrid(pytest.fail), to_record(model()), num_rounds=3, train_config=RUN, first_round=3
+        )
+    assert not (tmp_path / KEY_FILE).exists()
+
+
 def private(tmp_path, **keys):
     return strategies.load(config(output_dir=str(tmp_path), **(DP | keys)))
 
