@@ -131,6 +131,7 @@ KEYS: dict[str, dataclasses.Field[Any]] = _walk(RunConfig)
 DEFINING = frozenset(key for key, spec in KEYS.items() if spec.metadata["objective"]) | {"worker.torch_threads"}
 """Keys that change what is learnt, or its bits."""
 
+NOT_FINITE = ("inf", "infinity", "nan", ".inf", ".nan")
 CUT_SAMPLING = ("rollout.top_p", "rollout.top_k", "rollout.min_p")
 
 
@@ -179,6 +180,8 @@ def checked(key: str, value: Any) -> Scalar:
     spec, kind = KEYS[key], type_of(KEYS[key])
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
+    if kind is float and isinstance(value, str) and value.lower().lstrip("+-") in NOT_FINITE:
+        value = float(value.replace(".", ""))
     if type(value) is not kind:
         raise ConfigError(key, value, f"must be of type {kind.__name__}, not {type(value).__name__}")
     if isinstance(value, float) and not math.isfinite(value):

@@ -125,6 +125,10 @@ def ranks(config: RunConfig) -> list[int]:
     if lora.client_ranks == "same":
         return [lora.rank]
     found = [int(word) if word.strip().isdecimal() else 0 for word in lora.client_ranks.split(",")]
+    if not lora.rank:
+        raise ConfigError(
+            "model.lora.client_ranks", lora.client_ranks, "needs adapters; set model.lora.rank, such as 8"
+        )
     if not all(1 <= rank <= lora.rank for rank in found):
         fix = f"must be `same`, or whole numbers from 1 to model.lora.rank={lora.rank} with commas"
         raise ConfigError("model.lora.client_ranks", lora.client_ranks, fix)
@@ -159,12 +163,12 @@ def _check_ranks(config: RunConfig) -> None:
     if config.algorithm.name == "ppo" and trainer.deepspeed.startswith("zero3"):
         fix = "splits one model, and ppo trains two; use zero1 or zero2"
         raise ConfigError("trainer.deepspeed", trainer.deepspeed, fix)
-    for key, rows in {
-        "tasks_per_step x algorithm.group_size": num_episodes,
-        "minibatch_rows": trainer.minibatch_rows,
+    for what, rows in {
+        f"trainer.tasks_per_step x algorithm.group_size = {num_episodes}": num_episodes,
+        f"trainer.minibatch_rows={trainer.minibatch_rows}": trainer.minibatch_rows,
     }.items():
         if rows % trainer.ranks:
-            fix = f"does not divide trainer.{key}={rows}; choose a divisor"
+            fix = f"does not divide {what}; choose a divisor"
             raise ConfigError("trainer.ranks", trainer.ranks, fix)
     if trainer.ranks > 1 and config.worker.gpus != trainer.ranks:
         fix = f"each rank has a GPU where there are any; set worker.gpus={trainer.ranks} too"

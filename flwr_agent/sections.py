@@ -75,15 +75,15 @@ class AlgorithmConfig:
         objective=True,
     )
     group_size: int = knob(8, "episodes per task whose returns are compared; 1 with ppo", low=1, objective=True)
-    kl_coef: float = knob(0.0, "weight of the k3 KL estimate to the anchor", low=0, objective=True)
+    kl_coef: float = knob(0.0, "weight of the k3 KL estimate to the anchor", low=0, high=1e6, objective=True)
     kl_anchor: str = knob(
         "base",
         "what the KL term holds the policy to: the model of round 0, or the one each round starts from",
         allowed=("base", "round"),
         objective=True,
     )
-    entropy_coef: float = knob(0.0, "weight of the entropy bonus, a mean over tokens", low=0, objective=True)
-    clip: float = knob(0.2, "PPO ratio clip epsilon", low=0, objective=True)
+    entropy_coef: float = knob(0.0, "weight of the entropy bonus, a mean over tokens", low=0, high=1e6, objective=True)
+    clip: float = knob(0.2, "PPO ratio clip epsilon", low=0, high=1e6, objective=True)
     dual_clip: float = knob(
         0.0, "largest ratio that counts at a negative advantage, above 1 + clip; 0 is none", low=0, objective=True
     )
@@ -153,10 +153,10 @@ class AlgorithmConfig:
 class TrainerConfig:
     """The optimiser and the shape of one step."""
 
-    lr: float = knob(4e-4, "AdamW learning rate", low=0, objective=True)
-    weight_decay: float = knob(0.01, "AdamW weight decay", low=0, objective=True)
+    lr: float = knob(4e-4, "AdamW learning rate", low=0, high=1e3, objective=True)
+    weight_decay: float = knob(0.01, "AdamW weight decay", low=0, high=1e3, objective=True)
     max_grad_norm: float = knob(1.0, "gradient norm clip; 0 switches it off", low=0, objective=True)
-    critic_lr: float = knob(1e-3, "ppo: AdamW learning rate of the critic", low=0, objective=True)
+    critic_lr: float = knob(1e-3, "ppo: AdamW learning rate of the critic", low=0, high=1e3, objective=True)
     critic_max_grad_norm: float = knob(
         1.0, "ppo: gradient norm clip of the critic; 0 switches it off", low=0, objective=True
     )
@@ -185,8 +185,8 @@ class TrainerConfig:
 class LoraConfig:
     """Low-rank adapters (Hu et al. 2022): with a rank, only their values are trained and travel."""
 
-    rank: int = knob(0, "rank r of the adapters; 0 trains every weight", low=0, objective=True)
-    alpha: float = knob(16.0, "adapters are scaled by alpha / rank", low=1e-6, objective=True)
+    rank: int = knob(0, "rank r of the adapters; 0 trains every weight", low=0, high=65536, objective=True)
+    alpha: float = knob(16.0, "adapters are scaled by alpha / rank", low=1e-6, high=1e6, objective=True)
     targets: str = knob(
         "all-linear",
         "modules that get an adapter: `all-linear`, or names with commas (`q_proj,v_proj`)",

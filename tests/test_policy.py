@@ -79,7 +79,7 @@ RANKS = {"trainer.deepspeed": "zero2", "trainer.ranks": 2, "worker.gpus": 2.0, "
         (
             {"trainer.tasks_per_step": 3, "algorithm.group_size": 3},
             "trainer.ranks",
-            "does not divide trainer.tasks_per_step",
+            "does not divide trainer.tasks_per_step x algorithm.group_size = 9; choose",
         ),
         ({"trainer.minibatch_rows": 33}, "trainer.ranks", "does not divide trainer.minibatch_rows=33"),
         ({"trainer.deepspeed": "none"}, "trainer.ranks", "several ranks need trainer.deepspeed"),
@@ -90,6 +90,7 @@ RANKS = {"trainer.deepspeed": "zero2", "trainer.ranks": 2, "worker.gpus": 2.0, "
             "trainer.deepspeed",
             "ppo trains two; use zero1 or zero2",
         ),
+        ({"model.lora.client_ranks": "8,4"}, "model.lora.client_ranks", "set model.lora.rank"),
         ({"strategy.name": "lora_average"}, "model.lora.rank", "averages LoRA adapters; set a rank"),
     ],
 )
