@@ -60,7 +60,7 @@ def shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
         try:
             with safe_open(file, framework="numpy") as tensors:
                 found |= {name: (file, tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
-        except SafetensorError as error:
+        except (SafetensorError, OSError) as error:
             raise DataError(file, "safetensors header", f"{error}; copy the model again") from error
     inside = {name.removeprefix(CRITIC): where for name, where in found.items() if name.startswith(CRITIC)}
     return inside or found
@@ -69,12 +69,13 @@ def shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
 def _head(found: dict[str, tuple[Path, list[int]]]) -> list[int] | None:
     """Shape of the value head: one label."""
     heads = [shape for name, (_, shape) in found.items() if name in HEADS]
-    return heads[0] if heads and heads[0][0] == 1 else None
+    return heads[0] if heads and len(heads[0]) == 2 and heads[0][0] == 1 else None
 
 
 def _checked(folder: Path, policy: Path) -> str:
     if not folder.is_dir():
-        raise ConfigError(KEY, str(folder), "no such folder; give a critic's, `auto` or `fresh`")
+        what = "is a file; give the folder that holds it" if folder.is_file() else "no such folder; give a critic's"
+        raise ConfigError(KEY, str(folder), f"{what}, `auto` or `fresh`")
     found = shapes(folder)
     if not found:
         raise ConfigError(KEY, str(folder), "the folder has no weights (*.safetensors); give a critic's")

@@ -48,7 +48,12 @@ def check_model(path: str) -> None:
     if HUB_ID.fullmatch(path) and not folder.exists():
         return
     if not folder.is_dir():
-        raise ConfigError("model.path", path, "no such folder; give `tiny`, a model folder or a Hugging Face id")
+        what = (
+            f"is a file; give a folder, or a GGUF file whose name ends in {GGUF}"
+            if folder.is_file()
+            else "no such folder"
+        )
+        raise ConfigError("model.path", path, f"{what}; give `tiny`, a model folder or a Hugging Face id")
     settings = _json(folder / "config.json", path)
     if "model_type" not in settings:
         raise DataError(folder / "config.json", "model_type", "missing; this is not a transformers model")
@@ -106,6 +111,8 @@ def gguf_file(path: str) -> Path:
         found = Path(str(file.locate()))
     else:
         found = Path(path).expanduser()
+    if found.is_dir():
+        raise ConfigError("model.path", path, "is a folder whose name ends like a GGUF file's; rename it")
     if not found.is_file():
         raise ConfigError("model.path", path, "no such GGUF file")
     with found.open("rb") as stream:
@@ -187,7 +194,10 @@ def _json(file: Path, path: str) -> dict[str, Any]:
         raise ConfigError("model.path", path, f"the folder has no {file.name}; save model and tokenizer there")
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # no JSON, no UTF-8, a number of thousands of digits; nested too deeply
         raise DataError(file, "JSON", f"malformed: {error}") from error
     if not isinstance(found, dict):
         raise DataError(file, "JSON", "must be an object")

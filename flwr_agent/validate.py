@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
+from urllib.parse import urlsplit
 
 from envs import named, partition, registry
 from flwr_agent import critics, faults, policy, tracking, wire, writable
@@ -134,3 +135,13 @@ def _check_worker(config: RunConfig) -> None:
         raise ConfigError("worker.gpus", worker.gpus, "must be a fraction of one GPU or a whole number of them")
     if rollout.server_url != "none" and rollout.engine != "vllm":
         raise ConfigError("rollout.server_url", rollout.server_url, "is an address of vLLM; set rollout.engine=vllm")
+    if rollout.server_url != "none" and not _is_http(rollout.server_url):
+        raise ConfigError("rollout.server_url", rollout.server_url, "must be http://HOST:PORT, or `none`")
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -90,6 +90,23 @@ def test_a_classifier_of_many_labels_is_no_critic(tmp_path):
         find(run(policy_of(tmp_path / "actor"), path))
 
 
+@pytest.mark.parametrize("shape", [(1,), (), (1, WIDTH, 2)])
+def test_a_head_that_is_no_matrix_is_no_value_head(tmp_path, shape):
+    path = folder(tmp_path / "odd", "model.embed_tokens.weight")
+    save_file({"score.weight": np.zeros(shape, "f4")}, path / "model.safetensors")
+    with pytest.raises(ConfigError, match="no value head"):
+        find(run(policy_of(tmp_path / "actor"), path))
+
+
+@pytest.mark.parametrize("make", [lambda file: file.symlink_to("gone"), Path.mkdir])
+def test_weights_that_cannot_be_read_are_named(tmp_path, make):
+    critic = critic_of(tmp_path / "critic")
+    (critic / "model.safetensors").unlink()
+    make(critic / "model.safetensors")
+    with pytest.raises(DataError, match=r"critic/model.safetensors: safetensors header"):
+        find(run(policy_of(tmp_path / "x" / "actor"), critic))
+
+
 def test_a_critic_of_another_width_is_refused(tmp_path):
     critic = critic_of(tmp_path / "critic", width=16)
     with pytest.raises(ConfigError, match="the critic is 16 wide, the policy 8"):

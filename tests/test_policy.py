@@ -7,6 +7,7 @@ import pytest
 from flwr_agent.config import resolve
 from flwr_agent.errors import ConfigError, DataError
 from flwr_agent.policy import check_model, check_policy
+from flwr_agent.rl.gguf import ensure
 
 FILES = {
     "config.json": json.dumps({"model_type": "llama"}),
@@ -116,6 +117,23 @@ def test_a_gguf_file_is_looked_at(tmp_path: Path):
     file.write_bytes(b"PK\x03\x04")
     with pytest.raises(ConfigError, match="not a GGUF file"):
         check_model(str(file))
+    (tmp_path / "folder.gguf").mkdir()
+    with pytest.raises(ConfigError, match="is a folder whose name ends like a GGUF"):
+        check_model(str(tmp_path / "folder.gguf"))
+
+
+def test_a_gguf_that_ends_too_soon_is_named(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF\0\0\0")
+    with pytest.raises(ConfigError, match=rf"model.path='{file}': this GGUF cannot be read"):
+        ensure(file)
+
+
+def test_a_config_that_nests_too_deeply_is_named(model: Path):
+    (model / "config.json").write_text("[" * 100_000)
+    with pytest.raises(DataError, match=r"config.json"):
+        check_model(str(model))
 
 
 def test_quantised_weights_are_refused(model: Path):

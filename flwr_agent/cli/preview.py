@@ -69,7 +69,7 @@ def _header_parameters(file: Path) -> int:
     try:
         with safe_open(file, framework="numpy") as tensors:
             return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise DataError(file, "safetensors header", f"{error}; copy the model again") from error
 
 

@@ -12,7 +12,7 @@ from filelock import FileLock
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
-from flwr_agent.errors import ConfigError
+from envs import named
 
 log = logging.getLogger(__name__)
 VERSION = 1
@@ -49,12 +49,9 @@ def ensure(file: Path) -> Path:
 def _convert(file: Path, folder: Path) -> None:
     disable_progress_bar()
     where = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
-    try:
+    with named.blamed("model.path", str(file), "this GGUF cannot be read; download it again, or give a folder"):
         tokenizer = AutoTokenizer.from_pretrained(**where)
         read = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ConfigError("model.path", str(file), f"this GGUF cannot be read ({reason}); give a folder") from error
     facts = {name: value for name, value in read.config.to_dict().items() if name not in ORIGIN}
     plain = type(read)(AutoConfig.for_model(**facts))
     plain.load_state_dict(read.state_dict())

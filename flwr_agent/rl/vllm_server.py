@@ -27,6 +27,7 @@ START = (
     "--worker-extension-cls flwr_agent.rl.vllm_weights.WeightLoader"
 )
 _TIMEOUT_S = 600.0
+_PROBE_S = 10.0
 _MAX_OPEN = 512
 
 
@@ -48,8 +49,8 @@ class ServedVLLM:
         name = hashlib.sha256(self._url.encode()).hexdigest()[:16]
         self._lock = FileLock(Path(tempfile.gettempdir()) / f"flwr-agent-server-{name}.lock", thread_local=False)
         try:
-            self._model = self._call("GET", "/v1/models")["data"][0]["id"]
-        except WorkerError as error:
+            self._model = str(self._call("GET", "/v1/models", timeout_s=_PROBE_S)["data"][0]["id"])
+        except (WorkerError, KeyError, TypeError, IndexError) as error:
             fix = f"no vLLM server answers there; start one with `{START}`"
             raise ConfigError("rollout.server_url", self._url, fix) from error
 
@@ -98,9 +99,11 @@ class ServedVLLM:
         choice = self._call("POST", "/v1/completions", wanted)["choices"][0]
         return Completion(request.key, choice["token_ids"], choice["logprobs"]["token_logprobs"])
 
-    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _call(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, timeout_s: float = _TIMEOUT_S
+    ) -> dict[str, Any]:
         try:
-            answer = requests.request(method, self._url + path, json=body, timeout=_TIMEOUT_S)
+            answer = requests.request(method, self._url + path, json=body, timeout=timeout_s)
             answer.raise_for_status()
             return answer.json()
         except requests.RequestException as error:

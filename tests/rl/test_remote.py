@@ -326,20 +326,6 @@ def test_a_worker_that_stands_still_is_ended_and_the_node_is_free_again(train, t
     remote.dismiss("still")
 
 
-def test_work_is_told_from_standing_still_by_processor_time(tmp_path):
-    address = str(tmp_path / "a-1.sock")
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass", address])
-    Path(f"{address}.pid").write_text(str(process.pid))
-    before = spawn.spent(address)
-    assert wait_for(lambda: spawn.spent(address) > before)
-    process.send_signal(signal.SIGSTOP)
-    assert wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
-    assert spawn.spent(address) == spawn.spent(address) > 0
-    process.kill()
-    process.wait()
-    assert spawn.spent(address) == 0
-
-
 def test_a_request_does_not_wait_for_ever_behind_another(train):
     request = hasty(train, 0.05)
     with (
