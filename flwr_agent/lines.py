@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def parse(data: bytes) -> list[Line]:
     return [_parsed(number, text) for number, text in enumerate(whole.splitlines(), 1)]
 
 
-def saved(lines: Iterable[Line]) -> int:
+def saved(lines: Iterable[Mapping[str, Any]]) -> int:
     """The last round whose model is on disk, 0 before the first: its own line comes before it is saved.
 
     Example:
