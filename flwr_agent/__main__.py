@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 from pathlib import Path
 
@@ -11,14 +10,12 @@ import click
 from flwr_agent.cli.app import app
 from flwr_agent.cli.parts import Parts
 from flwr_agent.config import RunConfig
-from flwr_agent.errors import AgentError
+from flwr_agent.errors import FULL, AgentError
 from flwr_agent.requests import Arrays
 from flwr_agent.validate import Strategy
 
 TRAINING = ("torch", "transformers", "tokenizers", "trl", "accelerate", "datasets")
 """Top-level modules of the extra `train`."""
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Of a disk, or of a user's share of it."""
 
 
 def main() -> None:

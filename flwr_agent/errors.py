@@ -6,6 +6,7 @@ To add one: subclass `AgentError` and the standard exception it refines, and say
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -71,6 +72,10 @@ class QuorumError(AgentError, RuntimeError):
 
 class BudgetError(AgentError, RuntimeError):
     """The next round would exceed the privacy budget; the model of the last one stays."""
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of an OSError: a full disk, or a user's full share of it."""
 
 
 class FullError(AgentError, RuntimeError):

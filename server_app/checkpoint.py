@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 
 from flwr_agent import arrays as model
 from flwr_agent.config import DEFINING, KEYS, RunConfig
-from flwr_agent.errors import FullError, ResumeError
+from flwr_agent.errors import FULL, FullError, ResumeError
 from flwr_agent.hosts.launched import KEPT
 from flwr_agent.requests import Arrays
 
@@ -32,7 +32,6 @@ _ARRAYS = ("arrays", "strategy")
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError, SafetensorError)
 """What reading a damaged checkpoint raises."""
 BEGINNING = {"config.json", "ledger.jsonl", "federated_summary.json", "report.html", "figures", "tensorboard", "wandb"}
-FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_IN_RUST = f"(os error {errno.ENOSPC})"
 """How safetensors says it."""
 WAYS_OUT = "set fresh=true to archive the folder, or choose another output_dir"

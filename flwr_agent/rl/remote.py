@@ -172,10 +172,10 @@ def _wait(connection: Connection, address: str, *, limit_s: float) -> None:
     """
     spent_s, since = spawn.spent(address), time.monotonic()
     while not connection.poll(min(POLL_S, limit_s)):
-        now_s = spawn.spent(address)
-        if now_s != spent_s:
-            spent_s, since = now_s, time.monotonic()
-        elif time.monotonic() - since >= limit_s:
+        if time.monotonic() - since < limit_s:
+            continue  # a look reads about every process of the machine, so it is taken rarely
+        before_s, spent_s, since = spent_s, spawn.spent(address), time.monotonic()
+        if spent_s == before_s:
             spawn.end_worker(address)
             reason = f"the worker stood still (stopped or deadlocked) for federation.round_timeout_s={limit_s:g}"
             raise WorkerError(f"{reason} and was ended; the next request starts another; see {address}.log")
