@@ -53,7 +53,7 @@ def until(condition, timeout_s: float) -> bool:
 
 
 def test_connections_that_break_at_random_cost_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("envs.remote.server.GRACE_S", 1.0)
+    monkeypatch.setattr("envs.remote.server.GRACE_S", 3.0)
     Tally.live, Tally.misused = 0, []
     leases = Leases(slots=16)
     with ExitStack() as stack:
