@@ -177,10 +177,7 @@ def train_reply_content(request: TrainRequest, reply: TrainReply) -> RecordDict:
         ProtocolError: the reply cannot be sent as the run wants it, or would tell more than the manifest.
     """
     echo = ConfigRecord({_EXPERIMENT: request.experiment, _ROUND: reply.round, _CLIENT: reply.client_id})
-    listed = {name: value for name, value in reply.metrics.items() if manifest.is_listed(name)}
-    if dropped := sorted(reply.metrics.keys() - listed):
-        logger.warning("not sent, as flwr_agent/manifest.py does not list it: %s", ", ".join(dropped))
-    metrics = MetricRecord({_EXAMPLES: int(reply.num_examples), **_floats(listed)})
+    metrics = MetricRecord({_EXAMPLES: int(reply.num_examples), **_listed(reply.metrics, manifest.METRICS)})
     content = RecordDict({ARRAYS: payload.pack(request, reply), CONFIG: echo, METRICS: metrics})
     _check_manifest(content, request.arrays, request.config.strategy.compression)
     return content
@@ -229,29 +226,36 @@ def evaluate_request(content: RecordDict) -> EvaluateRequest:
 
 
 def evaluate_reply_content(request: EvaluateRequest, reply: EvaluateReply) -> RecordDict:
-    """A reply's message content, on the client."""
+    """A reply's message content, on the client; numbers that the manifest does not list stay there.
+
+    Raises:
+        ProtocolError: the reply would tell more than the manifest.
+    """
+    metrics, limit = _listed(reply.metrics, manifest.EVALUATION), request.config.evaluation.tasks
+    manifest.check_evaluation(metrics, reply.outcomes, reply.tasks, reply.types, limit=limit)
     who = {_EXPERIMENT: request.experiment, _ROUND: reply.round}
     echo = ConfigRecord({**who, _TASKS: list(reply.tasks), _TYPES: list(reply.types)})
     lists = {_OUTCOMES + name: [float(v) for v in values] for name, values in reply.outcomes.items()}
-    return RecordDict({CONFIG: echo, METRICS: MetricRecord({**_floats(reply.metrics), **lists})})
+    return RecordDict({CONFIG: echo, METRICS: MetricRecord({**metrics, **lists})})
 
 
 def evaluate_reply(content: RecordDict, asked: RecordDict) -> EvaluateReply:
     """The reply to `asked`, on the server.
 
     Raises:
-        ProtocolError: a record or key that is missing, or a reply to another request.
+        ProtocolError: a record or key that is missing, a reply to another request, or one that tells more than the manifest.
     """
     record, answer = _record(asked, CONFIG, ConfigRecord), _record(content, CONFIG, ConfigRecord)
     _check_echo(answer, record)
-    metrics = _record(content, METRICS, MetricRecord)
-    return EvaluateReply(
-        round=_get(record, _ROUND, int),
-        metrics={k: float(v) for k, v in metrics.items() if not isinstance(v, list)},
-        outcomes={k.removeprefix(_OUTCOMES): tuple(v) for k, v in metrics.items() if isinstance(v, list)},
-        tasks=tuple(map(str, _get(answer, _TASKS, list))),
-        types=tuple(map(str, _get(answer, _TYPES, list))),
-    )
+    manifest.check_keys(content, (CONFIG, METRICS))
+    manifest.check_keys(answer, (_EXPERIMENT, _ROUND, _TASKS, _TYPES))
+    numbers = _record(content, METRICS, MetricRecord)
+    metrics = {k: float(v) for k, v in numbers.items() if not isinstance(v, list)}
+    outcomes = {k.removeprefix(_OUTCOMES): tuple(v) for k, v in numbers.items() if isinstance(v, list)}
+    tasks, types = (tuple(map(str, _get(answer, key, list))) for key in (_TASKS, _TYPES))
+    limit = json.loads(_get(record, _RUN, str))["evaluation.tasks"]
+    manifest.check_evaluation(metrics, outcomes, tasks, types, limit=limit)
+    return EvaluateReply(round=_get(record, _ROUND, int), metrics=metrics, outcomes=outcomes, tasks=tasks, types=types)
 
 
 def hello_content() -> RecordDict:
@@ -271,9 +275,11 @@ def hello_reply(content: RecordDict) -> int | None:
     """The partition-id a node was started with, if any.
 
     Raises:
-        ProtocolError: the node speaks another protocol or runs other code.
+        ProtocolError: the node speaks another protocol, runs other code or tells more than that.
     """
     record = _checked_record(content)
+    manifest.check_keys(content, (CONFIG,))
+    manifest.check_keys(record, (_VERSION, _CODE, PARTITION))
     return _get(record, PARTITION, int) if PARTITION in record else None
 
 
@@ -303,10 +309,8 @@ def _check_echo(echo: Mapping[str, object], asked: Mapping[str, object]) -> None
 
 def _check_manifest(content: RecordDict, sent: Mapping[str, Any], compression: str) -> None:
     """Hold a training reply to what was announced for a model of these arrays."""
-    if extra := sorted(content.keys() - {ARRAYS, CONFIG, METRICS}) + sorted(
-        _record(content, CONFIG, ConfigRecord).keys() - set(_ECHO)
-    ):
-        raise ProtocolError(f"{extra[0]!r} is not in the manifest of what leaves a client")
+    manifest.check_keys(content, (ARRAYS, CONFIG, METRICS))
+    manifest.check_keys(_record(content, CONFIG, ConfigRecord), _ECHO)
     expected = payload.forms({name: array.shape for name, array in sent.items()}, compression)
     manifest.check(_record(content, ARRAYS, ArrayRecord), expected, _record(content, METRICS, MetricRecord))
 
@@ -369,5 +373,8 @@ def _get(record: Mapping[str, object], key: str, kind: type[T]) -> T:
     return value
 
 
-def _floats(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {name: float(value) for name, value in metrics.items()}
+def _listed(metrics: Mapping[str, float], listed: Mapping[str, str]) -> dict[str, float]:
+    found = {name: float(value) for name, value in metrics.items() if manifest.is_listed(name, listed)}
+    if dropped := sorted(metrics.keys() - found):
+        logger.warning("not sent, as flwr_agent/manifest.py does not list it: %s", ", ".join(dropped))
+    return found

@@ -21,5 +21,7 @@ def announce(folder: Path, config: RunConfig, strategy: RoundStrategy, arrays: A
         spent, rounds = strategy.privacy.spent(config.federation.rounds), config.federation.rounds
         lines.insert(1, f"the weights alone are private: epsilon {spent['epsilon']:.3g} at delta {spent['delta']:g} ")
         lines[1] += f"after {rounds} rounds; numbers, and who answered, are outside it"
+    if config.evaluation.where in ("client", "sites"):
+        lines += manifest.evaluation_lines(config.evaluation.tasks)
     (folder / manifest.FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
     logger.info("%s (in full: %s)", lines[0], folder / manifest.FILE)

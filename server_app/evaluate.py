@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from flwr_agent import protocol
@@ -52,10 +52,11 @@ def on_client(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
         reasons = []
         for node in sorted(grid.get_node_ids()):
             message, stall = Message(content, node, MessageType.EVALUATE, group_id=str(round_)), Stall(grid)
-            for reply in pull(grid, push(grid, [message]), deadline, waiting=partial(_say_who, stall, message)):
-                if not reply.has_error():
-                    return protocol.evaluate_reply(reply.content, content)
-                reasons.append(f"node {node}: {reply.error.reason}")
+            for answer in pull(grid, push(grid, [message]), deadline, waiting=partial(_say_who, stall, message)):
+                try:
+                    return scores(answer, content)
+                except ProtocolError as error:
+                    reasons.append(f"node {node}: {error}")
         raise ProtocolError(f"no node evaluated round {round_}: {'; '.join(reasons) or 'none answered'}")
 
     return play
@@ -63,6 +64,17 @@ def on_client(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
 
 def _say_who(stall: Stall, message: Message, _ids: Sequence[str]) -> list[Message]:
     return stall([message])
+
+
+def scores(answer: Message, asked: RecordDict) -> EvaluateReply:
+    """What a node has answered to `asked`.
+
+    Raises:
+        ProtocolError: an error, or a reply that is refused.
+    """
+    if answer.has_error():
+        raise ProtocolError(answer.error.reason)
+    return protocol.evaluate_reply(answer.content, asked)
 
 
 def policy_of(arrays: ArrayRecord) -> ArrayRecord:

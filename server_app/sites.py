@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType
 from flwr.serverapp import Grid
 
 from flwr_agent import protocol
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import EvaluateReply
-from server_app.evaluate import Play, policy_of
+from server_app.evaluate import Play, policy_of, scores
 from strategies.nodes import Nodes
 from strategies.stall import Stall
 from strategies.stream import pull, push
@@ -38,7 +38,7 @@ def on_sites(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
         for answer in pull(grid, sent, deadline, waiting=lambda ids: stall([sent[id_] for id_ in ids])):
             client = client_of[sent[answer.metadata.reply_to_message_id].metadata.dst_node_id]
             try:
-                replies[client] = _checked(answer, content)
+                replies[client] = scores(answer, content)
             except ProtocolError as error:
                 logger.warning("round %d: client %d did not evaluate: %s", round_, client, error)
         if not replies:
@@ -46,12 +46,6 @@ def on_sites(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
         return together(round_, replies)
 
     return play
-
-
-def _checked(answer: Message, asked: RecordDict) -> EvaluateReply:
-    if answer.has_error():
-        raise ProtocolError(answer.error.reason)
-    return protocol.evaluate_reply(answer.content, asked)
 
 
 def together(round_: int, replies: Mapping[int, EvaluateReply]) -> EvaluateReply:

@@ -5,7 +5,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 from flwr_agent import manifest, protocol
 from flwr_agent.arrays import to_record
 from flwr_agent.errors import ProtocolError
+from flwr_agent.requests import EvaluateReply
 
+SAID = "I open the fridge"
 INT8 = {"strategy__payload": "delta", "strategy__compression": "int8"}
 
 
@@ -58,6 +60,88 @@ def test_an_array_of_other_bytes_is_refused():
     reply["arrays"] = ArrayRecord({**reply["arrays"], "actor/embed": padded})
     with pytest.raises(ProtocolError, match=r"actor/embed \(float32, 193 bytes\) is not in the manifest"):
         protocol.train_reply(reply, asked)
+
+
+def evaluation(**changes):
+    fields = {
+        "round": 1,
+        "metrics": {"success": 0.5, "greedy/env/depth": 2.0, "time/evaluate": 1.0, "tasks": 2.0},
+        "outcomes": {"sampled/success": (1.0, 0.0), "greedy/task_score": (0.25, 0.0)},
+        "tasks": ("a", "b"),
+        "types": ("x", ""),
+    }
+    return EvaluateReply(**(fields | changes))
+
+
+def evaluated(reply=None):
+    run = config(evaluation__tasks=2)
+    record = protocol.for_round(protocol.run_record(run, experiment="e", base_digest="b"), round_=1, placement="any")
+    asked = protocol.request_content(to_record(model()), record)
+    return asked, protocol.evaluate_reply_content(protocol.evaluate_request(asked), reply or evaluation())
+
+
+def test_an_evaluation_within_the_manifest_is_taken():
+    asked, content = evaluated()
+    assert protocol.evaluate_reply(content, asked) == evaluation()
+
+
+@pytest.mark.parametrize(
+    ("tell", "message"),
+    [
+        (lambda c: c.update({"arrays": to_record(model())}), "'arrays' is not in the manifest"),
+        (lambda c: c.update({"transcript": ConfigRecord({"text": SAID})}), "'transcript' is not in the manifest"),
+        (lambda c: replaced(c, "config", prompt=SAID), "'prompt' is not in the manifest"),
+        (lambda c: replaced(c, "config", tasks=["a", "b", "c"]), "scores 3 tasks, evaluation.tasks=2"),
+        (
+            lambda c: replaced(c, "config", tasks=["a", SAID * 20]),
+            r"id of held-out task 1 \(340 characters\) is not in",
+        ),
+        (
+            lambda c: replaced(c, "config", types=["a\nb", "x"]),
+            r"category of held-out task 0 \(3 characters\) is not in",
+        ),
+        (lambda c: replaced(c, "config", types=["x"]), "types has 1 entries for 2 tasks"),
+        (lambda c: replaced(c, "metrics", first_token=42), "'first_token' is not in the manifest"),
+        (lambda c: replaced(c, "metrics", success=[1.0, 0.0]), "'success' is not in the manifest"),
+        (lambda c: replaced(c, "metrics", **{"outcomes/tokens": [1.0, 2.0]}), "'tokens' is not in the manifest"),
+        (lambda c: replaced(c, "metrics", **{"outcomes/sampled/success": [1.0]}), "success has 1 entries for 2 tasks"),
+        (
+            lambda c: replaced(c, "metrics", **{"outcomes/sampled/success": [1.0, float("nan")]}),
+            "sampled/success has a score that is no finite number",
+        ),
+    ],
+)
+def test_an_evaluation_that_tells_more_than_the_manifest_is_refused(tell, message):
+    asked, content = evaluated()
+    tell(content)
+    with pytest.raises(ProtocolError, match=message) as error:
+        protocol.evaluate_reply(content, asked)
+    assert SAID not in str(error.value)
+
+
+def test_a_client_sends_no_text_in_the_place_of_a_task_and_no_number_that_is_not_listed(caplog):
+    with pytest.raises(ProtocolError, match=r"id of held-out task 0 \(340 characters\)") as error:
+        evaluated(evaluation(tasks=(SAID * 20, "b")))
+    assert SAID not in str(error.value)
+    _, content = evaluated(evaluation(metrics={"success": 1.0, "secret": 2.0}))
+    assert "secret" not in content["metrics"]
+    assert "not sent, as flwr_agent/manifest.py does not list it: secret" in caplog.text
+
+
+def test_the_manifest_lists_every_number_of_an_evaluation():
+    head, *rows = manifest.evaluation_lines(2)
+    assert "at most 2 held-out tasks" in head
+    for name in ("success", "greedy/env/*", "time/*", "sampled/success, one a task"):
+        assert any(row.startswith(f"evaluation number {name}: float64, 8 bytes") for row in rows)
+    assert len(rows) == len(manifest.EVALUATION) + len(manifest.OUTCOMES)
+
+
+def test_a_node_that_says_more_than_who_it_is_is_refused():
+    ask = protocol.hello_content()
+    answer = protocol.hello_reply_content(ask, {"partition-id": 4})
+    replaced(answer, "config", diary=SAID)
+    with pytest.raises(ProtocolError, match="'diary' is not in the manifest"):
+        protocol.hello_reply(answer)
 
 
 def test_a_number_that_is_not_listed_stays_with_its_client(caplog):

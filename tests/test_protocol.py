@@ -43,7 +43,7 @@ def test_an_evaluation_survives_the_wire():
     reply = EvaluateReply(
         round=2,
         metrics={"success": 0.5},
-        outcomes={"sampled/success": (1.0, 0.0), "none": ()},
+        outcomes={"sampled/success": (1.0, 0.0), "greedy/success": (0.0, 0.0)},
         tasks=("a", "b"),
         types=("x", "x"),
     )

@@ -43,6 +43,15 @@ def test_the_manifest_is_in_the_folder_before_the_first_request(tmp_path):
     assert "array actor/embed: float32, 176 bytes" in seen[0]
 
 
+@pytest.mark.parametrize(("where", "listed"), [("client", True), ("off", False)])
+def test_evaluations_that_cross_the_wire_are_in_the_manifest(tmp_path, where, listed):
+    start = InitialModel(arrays=model(), base_digest=digest(model()))
+    keys = {"output_dir": str(tmp_path), "evaluation__where": where, "federation__rounds": 1, "evaluation__tasks": 7}
+    run(config(**keys), InMemoryGrid(client()), initial_model=lambda _: start, serve=pytest.fail)
+    said = (tmp_path / "manifest.txt").read_text()
+    assert ("a reply to an evaluation holds, for each of at most 7 held-out tasks" in said) is listed
+
+
 def test_the_spend_is_in_the_ledger_and_announced_with_what_it_covers(tmp_path):
     play(tmp_path, **DP)
     spent = [line["privacy"] for line in rounds(tmp_path)]

@@ -31,7 +31,8 @@ def no_pause(monkeypatch):
 def score(request):
     mean = float(np.mean([np.mean(values) for values in request.arrays.values()]))
     outcomes = {"sampled/success": (1.0, 0.0), "greedy/success": (0.0, 0.0)}
-    return EvaluateReply(round=request.round, metrics={"success": mean, "greedy/success": 0.0}, outcomes=outcomes)
+    metrics = {"success": mean, "greedy/success": 0.0}
+    return EvaluateReply(round=request.round, metrics=metrics, outcomes=outcomes, tasks=("a", "b"))
 
 
 def options(folder, **keys):
@@ -334,6 +335,25 @@ def evaluating_client(message):
 
 def test_a_client_may_play_the_evaluation_and_the_result_is_the_servers(tmp_path, whole):
     play(tmp_path / "run", evaluating_client, pytest.fail, evaluation__where="client")
+    assert facts(tmp_path / "run")[1] == facts(whole)[1]
+
+
+def test_a_node_whose_evaluation_tells_more_than_the_manifest_is_passed_over(tmp_path, whole):
+    said = []
+
+    def serve(message):
+        replies = evaluating_client(message)
+        if message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == 9:
+            said.append(message)
+            content = protocol.evaluate_reply_content(
+                protocol.evaluate_request(message.content), score(protocol.evaluate_request(message.content))
+            )
+            content["config"]["tasks"] = ["I open the fridge\nand take the apple", "b"]
+            return [Message(content, reply_to=message)]
+        return replies
+
+    play(tmp_path / "run", grid=InMemoryGrid(serve, nodes=[9, 11]), serve=pytest.fail, evaluation__where="client")
+    assert said
     assert facts(tmp_path / "run")[1] == facts(whole)[1]
 
 
