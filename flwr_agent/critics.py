@@ -5,16 +5,18 @@ A critic is known by its value head among the tensor names of safetensors header
 
 from __future__ import annotations
 
-import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from flwr_agent import policy as policies
 from flwr_agent.arrays import CRITIC
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, DataError
 
+logger = logging.getLogger("flwr.agent")
 KEY = "model.critic_path"
 HEADS = ("score.weight", "classifier.weight")
 """Names that transformers gives the head of a token classifier."""
@@ -37,16 +39,26 @@ def find(config: RunConfig) -> Start:
         ConfigError: the named folder holds no critic, or one of another width than the policy.
         DataError: a file of it is damaged.
     """
-    wanted, policy = config.model.critic_path, Path(config.model.path).expanduser()
+    wanted, policy = config.model.critic_path, config.model.path
     if wanted not in ("auto", "fresh"):
         return Start(init="explicit", path=_checked(Path(wanted).expanduser(), policy))
-    beside = (
-        [policy / "critic", policy.parent / "critic", policy.parent] if wanted == "auto" and policy.is_dir() else []
-    )
-    for folder in beside:
-        if _head(shapes(folder)):
-            return Start(init="auto-sibling", path=_checked(folder, policy))
+    if wanted == "auto" and (sibling := _sibling(Path(policy).expanduser())):
+        return Start(init="auto-sibling", path=_checked(sibling, policy))
     return Start(init="fresh-value-head")
+
+
+def _sibling(policy: Path) -> Path | None:
+    """The folder with the critic of a trained policy; what lies beside it and cannot be read need not be one."""
+    if not policy.is_dir():
+        return None
+    for folder in (policy / "critic", policy.parent / "critic"):
+        if _head(shapes(folder)):
+            return folder
+    try:
+        return policy.parent if _head(shapes(policy.parent)) else None
+    except DataError as error:
+        logger.warning("%s is no critic for this policy: %s", policy.parent, error)
+        return None
 
 
 def shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
@@ -72,7 +84,7 @@ def _head(found: dict[str, tuple[Path, list[int]]]) -> list[int] | None:
     return heads[0] if heads and len(heads[0]) == 2 and heads[0][0] == 1 else None
 
 
-def _checked(folder: Path, policy: Path) -> str:
+def _checked(folder: Path, policy: str) -> str:
     if not folder.is_dir():
         what = "is a file; give the folder that holds it" if folder.is_file() else "no such folder; give a critic's"
         raise ConfigError(KEY, str(folder), f"{what}, `auto` or `fresh`")
@@ -82,9 +94,7 @@ def _checked(folder: Path, policy: Path) -> str:
     if (head := _head(found)) is None:
         fix = f"no value head (one-label {' or '.join(HEADS)}) among its tensors: this is a policy; give a critic"
         raise ConfigError(KEY, str(folder), fix)
-    config = policy / "config.json"
-    width = json.loads(config.read_text(encoding="utf-8")).get("hidden_size") if config.is_file() else None
-    if width not in (None, head[1]):
+    if (width := policies.width(policy)) not in (None, head[1]):
         fix = f"the critic is {head[1]} wide, the policy {width}; give one made from this policy's architecture"
         raise ConfigError(KEY, str(folder), fix)
     return str(folder)

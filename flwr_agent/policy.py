@@ -9,11 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from envs import named
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError, DataError
 
 TINY, SMOLLM2 = "tiny", "smollm2"
 GGUF = ".gguf"
+TINY_WIDTH = 96
+"""Hidden size of the tiny policy."""
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 """A Hugging Face id; whether it exists cannot be known offline."""
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
@@ -94,6 +97,40 @@ def check_hub(path: str) -> None:
         reason = f"is not in this machine's cache, and the Hugging Face hub cannot be reached ({error})"
         fix = f"{reason}; mend the network, check the id, or give a folder"
         raise ConfigError("model.path", path, fix) from error
+
+
+def width(path: str) -> int | None:
+    """Hidden size of a policy, as far as it is known before anything is downloaded or converted.
+
+    Raises:
+        ConfigError: a GGUF file that cannot be read.
+    """
+    if path == TINY:
+        return TINY_WIDTH
+    if path == SMOLLM2 or path.endswith(GGUF):
+        return _gguf_width(gguf_file(path))
+    config = Path(path).expanduser() / "config.json"
+    if not config.is_file():
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+
+        try:
+            cached = try_to_load_from_cache(path, "config.json")
+        except HFValidationError:
+            return None
+        if not isinstance(cached, str):
+            return None
+        config = Path(cached)
+    return json.loads(config.read_text(encoding="utf-8")).get("hidden_size")
+
+
+def _gguf_width(file: Path) -> int | None:
+    from gguf import GGUFReader
+
+    with named.blamed("model.path", str(file), "this GGUF cannot be read; download it again, or give a folder"):
+        fields = GGUFReader(file).fields
+        lengths = [field.contents() for name, field in fields.items() if name.endswith(".embedding_length")]
+    return int(lengths[0]) if lengths else None
 
 
 def gguf_file(path: str) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes import config
+from gguf import GGUFWriter
 from safetensors.numpy import save_file
 
 from flwr_agent import critics
@@ -111,6 +112,45 @@ def test_a_critic_of_another_width_is_refused(tmp_path):
     critic = critic_of(tmp_path / "critic", width=16)
     with pytest.raises(ConfigError, match="the critic is 16 wide, the policy 8"):
         find(run(policy_of(tmp_path / "x" / "actor"), critic))
+
+
+def gguf_of(path):
+    writer = GGUFWriter(path, "llama")
+    writer.add_embedding_length(24)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize("kind", ["tiny", "gguf", "hub"])
+def test_a_critic_of_another_width_is_refused_before_the_policy_is_there(tmp_path, monkeypatch, kind):
+    cached = policy_of(tmp_path / "cache") / "config.json"
+    monkeypatch.setattr(
+        "huggingface_hub.try_to_load_from_cache", lambda *asked: {("org/name", "config.json"): str(cached)}[asked]
+    )
+    paths = {"tiny": ("tiny", 96), "gguf": (gguf_of(tmp_path / "small.gguf"), 24), "hub": ("org/name", WIDTH)}
+    policy, width = paths[kind]
+    with pytest.raises(ConfigError, match=rf"model.critic_path=.*the critic is 16 wide, the policy {width};"):
+        find(run(policy, critic_of(tmp_path / "critic", width=16)))
+    assert find(run(policy, critic_of(tmp_path / "fitting", width=width))).init == "explicit"
+
+
+def test_a_hub_policy_that_is_not_here_yet_is_compared_when_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: None)
+    assert find(run("org/name", critic_of(tmp_path / "critic"))).init == "explicit"
+
+
+def test_a_stray_damaged_file_above_the_policy_does_not_stop_a_run(tmp_path, caplog):
+    policy = policy_of(tmp_path / "models" / "actor")
+    (policy.parent / "download.safetensors").write_bytes(b"no tensors")
+    assert find(run(policy)).init == "fresh-value-head"
+    assert "download.safetensors: safetensors header" in caplog.text
+    critic = critic_of(policy.parent / "critic")
+    assert find(run(policy)).path == str(critic)
+    (critic / "model.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(DataError, match=r"critic/model.safetensors: safetensors header"):
+        find(run(policy))
 
 
 def test_a_folder_that_is_not_there_or_holds_nothing_is_refused(tmp_path):

@@ -27,6 +27,7 @@ from transformers.utils.logging import disable_progress_bar
 from envs.base import EnvAdapter
 from flwr_agent.config import RunConfig
 from flwr_agent.errors import ConfigError
+from flwr_agent.policy import TINY_WIDTH
 from flwr_agent.rl.chat import Chat
 from flwr_agent.rl.demos import Demo, demonstrate
 from flwr_agent.rl.generate import left_pad
@@ -49,7 +50,7 @@ class Recipe:
 
     version: int = 1
     """Of the making itself; also the seed of every draw."""
-    hidden_size: int = 96
+    hidden_size: int = TINY_WIDTH
     """Width of the residual stream; embeddings are tied."""
     num_layers: int = 2
     """Decoder layers."""
