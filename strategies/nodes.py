@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Sequence
 
 from flwr.app import Message
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from flwr_agent import protocol
@@ -100,6 +101,8 @@ class Nodes:
         for reply in pull(self._grid, sent, deadline):
             node = sent[reply.metadata.reply_to_message_id].metadata.dst_node_id
             if reply.has_error():
+                if reply.error.code == ErrorCode.NODE_UNAVAILABLE:
+                    continue  # a site's id is that of its key: it may come back under it
                 self._refused[node] = f"refused {protocol.HELLO}: {reply.error.reason}"
                 continue
             try:
