@@ -87,3 +87,5 @@ class EvaluateReply:
     """Best and worst episodes in words (`report.episodes`); they cross no wire."""
     clients: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """Scores of each client, where every client played its own tasks."""
+    absent: Mapping[int, str] = field(default_factory=dict)
+    """Why a client is not among them."""

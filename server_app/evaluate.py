@@ -110,6 +110,7 @@ class Evaluation:
             types=reply.types,
             **({"episodes": reply.episodes} if reply.episodes else {}),
             **({"clients": reply.clients} if reply.clients else {}),
+            **({"absent": reply.absent} if reply.absent else {}),
             seconds=time.monotonic() - started,
         )
         return MetricRecord({name: float(value) for name, value in reply.metrics.items()})

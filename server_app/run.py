@@ -194,7 +194,7 @@ def _play(
     serve: Callable[[EvaluateRequest], EvaluateReply],
 ) -> Play:
     if config.evaluation.where == "sites":
-        return on_sites(grid, record, timeout_s=config.federation.round_timeout_s)
+        return on_sites(grid, record, config.federation)
     if config.evaluation.where == "client":
         return on_client(grid, record, timeout_s=config.federation.round_timeout_s)
     return on_server(config, experiment, serve)

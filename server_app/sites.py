@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections.abc import Mapping
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from flwr_agent import protocol
 from flwr_agent.errors import ProtocolError
 from flwr_agent.requests import EvaluateReply
+from flwr_agent.sections import FederationConfig
 from server_app.evaluate import Play, policy_of, scores
 from strategies.nodes import Nodes
 from strategies.stall import Stall
@@ -23,29 +25,49 @@ WORST = "worst_client/"
 """Prefix of the lowest value of a score over the clients."""
 
 
-def on_sites(grid: Grid, record: ConfigRecord, *, timeout_s: float) -> Play:
+def on_sites(grid: Grid, record: ConfigRecord, federation: FederationConfig) -> Play:
     """Let every connected site play its own held-out tasks; one that does not answer is left out, by name."""
-    nodes = Nodes(grid, protocol.BOUND, connect_timeout_s=timeout_s)
+    nodes = Nodes(grid, protocol.BOUND, connect_timeout_s=federation.connect_timeout_s)
+    known = set(range(federation.total_clients))
+    awaited, least = set(known), federation.total_clients or federation.clients_per_round
 
     def play(round_: int, arrays: ArrayRecord) -> EvaluateReply:
-        deadline = time.monotonic() + timeout_s
+        nonlocal known, awaited, least
         placed = protocol.for_round(record, round_=round_, placement=protocol.BOUND)
         content = protocol.request_content(*protocol.in_form(policy_of(arrays), placed))
-        there = nodes.clients(at_least=1)
-        client_of = {node: client for client, node in there.items()}
-        messages = [Message(content, node, MessageType.EVALUATE, group_id=str(round_)) for node in there.values()]
-        sent, replies, stall = push(grid, messages), {}, Stall(grid)
-        for answer in pull(grid, sent, deadline, waiting=lambda ids: stall([sent[id_] for id_ in ids])):
-            client = client_of[sent[answer.metadata.reply_to_message_id].metadata.dst_node_id]
-            try:
-                replies[client] = scores(answer, content)
-            except ProtocolError as error:
-                logger.warning("round %d: client %d did not evaluate: %s", round_, client, error)
+        there = nodes.clients(at_least=least, known=awaited)
+        known |= there.keys()
+        absent = dict.fromkeys(known - there.keys(), "is not connected")
+        if there:
+            # Who has gone is waited for once, not before every evaluation.
+            awaited, least = set(there), 1
+        replies, silent = _asked(grid, content, round_, there, federation.round_timeout_s)
+        absent = dict(sorted((absent | silent).items()))
+        for client, reason in absent.items():
+            logger.warning("round %d: client %d did not evaluate: %s", round_, client, reason)
         if not replies:
             raise ProtocolError(f"no site evaluated round {round_}; {len(there)} are connected")
-        return together(round_, replies)
+        return dataclasses.replace(together(round_, replies), absent=absent)
 
     return play
+
+
+def _asked(
+    grid: Grid, content: RecordDict, round_: int, there: Mapping[int, int], timeout_s: float
+) -> tuple[dict[int, EvaluateReply], dict[int, str]]:
+    """What the clients of the nodes `there` have answered, and why the others have not."""
+    deadline = time.monotonic() + timeout_s
+    client_of = {node: client for client, node in there.items()}
+    messages = [Message(content, node, MessageType.EVALUATE, group_id=str(round_)) for node in there.values()]
+    sent, replies, stall = push(grid, messages), {}, Stall(grid)
+    silent = dict.fromkeys(there, f"no answer within {timeout_s:g} s")
+    for answer in pull(grid, sent, deadline, waiting=lambda ids: stall([sent[id_] for id_ in ids])):
+        client = client_of[sent[answer.metadata.reply_to_message_id].metadata.dst_node_id]
+        try:
+            replies[client] = scores(answer, content)
+        except ProtocolError as error:
+            silent[client] = str(error)
+    return replies, {client: reason for client, reason in silent.items() if client not in replies}
 
 
 def together(round_: int, replies: Mapping[int, EvaluateReply]) -> EvaluateReply:

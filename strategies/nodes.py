@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from flwr.app import Message
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from flwr_agent import protocol
@@ -51,8 +52,8 @@ class Nodes:
                 return placed
             time.sleep(POLL_S)
 
-    def clients(self, at_least: int) -> dict[int, int]:
-        """Client id -> node id of everyone connected, waiting a while for `at_least`.
+    def clients(self, at_least: int, known: Collection[int] = ()) -> dict[int, int]:
+        """Client id -> node id of everyone connected, waiting a while for `at_least` and for those `known` by id.
 
         Raises:
             ConfigError: nodes are not told apart, as in simulation.
@@ -61,7 +62,11 @@ class Nodes:
             fix = "nobody knows who takes part where any node serves any client; set the number of clients"
             raise ConfigError("federation.total_clients", 0, fix)
         deadline = time.monotonic() + self._timeout_s
-        while len(found := self._connected(deadline)) < at_least and time.monotonic() < deadline:
+        while True:
+            found = self._connected(deadline)
+            is_full = len(found) >= at_least and found.keys() >= set(known)
+            if is_full or time.monotonic() >= deadline:
+                break
             time.sleep(POLL_S)
         return dict(sorted(found.items()))
 
@@ -96,6 +101,8 @@ class Nodes:
         for reply in pull(self._grid, sent, deadline):
             node = sent[reply.metadata.reply_to_message_id].metadata.dst_node_id
             if reply.has_error():
+                if reply.error.code == ErrorCode.NODE_UNAVAILABLE:
+                    continue  # a site's id is that of its key: it may come back under it
                 self._refused[node] = f"refused {protocol.HELLO}: {reply.error.reason}"
                 continue
             try:

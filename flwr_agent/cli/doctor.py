@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from flwr_agent.cli import preview
+from flwr_agent.cli.options import address
 from flwr_agent.cli.partition import configured
 from flwr_agent.config import RunConfig
 
@@ -23,7 +24,7 @@ def doctor(  # noqa: PLR0913 - options of a command
     *,
     preset: Annotated[str, typer.Option(help="A name in conf/, or a YAML file.")] = "",
     server: Annotated[bool, typer.Option("--server", help="This host is to run the SuperLink, not a site.")] = False,
-    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink to join.")] = "",
+    superlink: Annotated[str, typer.Option(callback=address, help="HOST:PORT of the SuperLink to join.")] = "",
     root_certificates: Annotated[
         Path | None, typer.Option(help="Certificate of the authority that signed the SuperLink's.")
     ] = None,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from flwr_agent.cli import overrides
-from flwr_agent.cli.options import file_to_write
+from flwr_agent.cli.options import address, file_to_write
 from flwr_agent.errors import AgentError, ConfigError
 from flwr_agent.hosts.finding import Finding, Verdict
 
@@ -19,7 +19,7 @@ Certificates = Annotated[
     Path,
     typer.Argument(help="Folder that `flwr-agent certificates` made.", exists=True, file_okay=False, resolve_path=True),
 ]
-Address = Annotated[str, typer.Option("--superlink", help="HOST:PORT of the SuperLink.")]
+Address = Annotated[str, typer.Option("--superlink", callback=address, help="HOST:PORT of the SuperLink.")]
 Root = Annotated[
     Path | None,
     typer.Option(
@@ -68,11 +68,15 @@ def register(
     root_certificates: Root = None,
 ) -> None:
     """Let the site with this key join, now and whenever it comes back."""
+    from flwr_agent.hosts import network
     from flwr_agent.hosts.certificates import check_public
     from flwr_agent.hosts.launched import SUPERLINK, Where
     from flwr_agent.hosts.superlink import reached
 
     check_public(public_key)
+    reachable = next(network.superlink(superlink, root_certificates))
+    if reachable.verdict is Verdict.FAIL:
+        raise _unfit(reachable)
     with reached(Where(kind=SUPERLINK, superlink=superlink, root_certificates=str(root_certificates or ""))) as link:
         link.register(public_key)
     typer.echo(f"{public_key.name} may join")
@@ -99,10 +103,12 @@ def superlink(
 
     if in_memory and database:
         raise ConfigError("--database", str(database), "contradicts --in-memory; choose one")
+    authority = Authority(folder)
+    authority.check(authority.root, authority.certificate, authority.key, authority.secret)
     commands.check_deployment(commands.installed())
     _insist([network.port(port)])
     kept = None if in_memory else database or file_to_write(Path("state.db").resolve())
-    command = commands.superlink(Authority(folder), host, port, kept)
+    command = commands.superlink(authority, host, port, kept)
     launch.become(command, launch.child_env(None, threads=threads))
 
 
@@ -112,8 +118,10 @@ def superexec(folder: Certificates, *, superlink: Address = "127.0.0.1:8000", th
     from flwr_agent.hosts.certificates import Authority
     from flwr_agent.rl import launch
 
+    authority = Authority(folder)
+    authority.check(authority.root, authority.secret)
     commands.check_deployment(commands.installed())
-    launch.become(commands.superexec(Authority(folder), superlink), launch.child_env(None, threads=threads))
+    launch.become(commands.superexec(authority, superlink), launch.child_env(None, threads=threads))
 
 
 def site(  # noqa: PLR0913 - options of a command
@@ -187,4 +195,8 @@ def _insist(findings: Iterable[Finding]) -> None:
     for finding in findings:
         typer.echo(str(finding))
         if finding.verdict is Verdict.FAIL:
-            raise UnfitError(f"{finding.name}: {finding.found}; {finding.fix}")
+            raise _unfit(finding)
+
+
+def _unfit(finding: Finding) -> UnfitError:
+    return UnfitError(f"{finding.name}: {finding.found}; {finding.fix}")

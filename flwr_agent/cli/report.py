@@ -23,4 +23,7 @@ def report(
     """Make one self-contained page and its figures from the ledgers of runs; runs that differ in the seed are pooled."""
     from flwr_agent.report.write import write
 
-    typer.echo(write(runs, out or (runs[0] if len(runs) == 1 else Path("report"))))
+    place = out or (runs[0] if len(runs) == 1 else Path("report"))
+    if len(runs) > 1:
+        folder_to_write(place)
+    typer.echo(write(runs, place))

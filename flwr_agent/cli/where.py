@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flwr_agent.cli.options import address
 from flwr_agent.errors import ConfigError
 from flwr_agent.hosts.launched import DEPLOYMENT, SIMULATION, SUPERLINK, Where
 
@@ -14,7 +15,7 @@ def to_where(
     """The options of `run` as one value.
 
     Raises:
-        ConfigError: options that contradict each other, or a certificate that is not there.
+        ConfigError: options that contradict each other, a wrong address, or a certificate that is not there.
     """
     if in_memory and not deployment:
         raise ConfigError(
@@ -27,6 +28,8 @@ def to_where(
         return Where(kind=DEPLOYMENT if deployment else SIMULATION, in_memory=in_memory)
     if deployment:
         raise ConfigError("--superlink", superlink, "is a SuperLink that runs, --deployment starts one; choose one")
+    if ":" in superlink:
+        address(superlink)
     if root_certificates and not root_certificates.is_file():
         raise ConfigError("--root-certificates", str(root_certificates), "no such file; copy the SuperLink's ca.crt")
     if root_certificates and ":" not in superlink:

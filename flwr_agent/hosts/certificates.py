@@ -9,7 +9,8 @@ from __future__ import annotations
 import ipaddress
 import re
 import secrets
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -63,6 +64,17 @@ class Authority:
         """What a SuperExec shows the SuperLink before it may run ServerApps."""
         return self.folder / "superexec.secret"
 
+    def check(self, *files: Path) -> None:
+        """Refuse a folder that lacks one of these files.
+
+        Raises:
+            ConfigError: names it, and the command that makes it.
+        """
+        for file in files:
+            if not file.is_file():
+                fix = f"lacks {file.name}; `flwr-agent certificates` makes a folder with all four files"
+                raise ConfigError("folder", str(self.folder), fix)
+
 
 def make_authority(folder: Path, hosts: Sequence[str]) -> Authority:
     """Make an authority, and a certificate of a SuperLink that is reached under the names and addresses `hosts`.
@@ -82,14 +94,11 @@ def make_authority(folder: Path, hosts: Sequence[str]) -> Authority:
     for file in (found.root, found.certificate, found.key, found.secret):
         if file.exists():
             raise ConfigError("folder", str(folder), f"holds {file.name} already; choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
     signer, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = _certificate(signer, None, "flwr-agent federation", signer)
     server = _certificate(key, authority, hosts[0], signer, names)
-    found.root.write_bytes(_pem(authority))
-    found.certificate.write_bytes(_pem(server))
-    _write_private(found.key, _private_pem(key))
-    _write_private(found.secret, secrets.token_bytes(SECRET_BYTES))
+    private = {found.key: _private_pem(key), found.secret: secrets.token_bytes(SECRET_BYTES)}
+    _write_all(folder, private, {found.certificate: _pem(server), found.root: _pem(authority)})
     return found
 
 
@@ -108,16 +117,11 @@ def make_key(file: Path) -> Path:
             fix = "exists; a new key would have to be registered anew, so choose another name"
             raise ConfigError("key", str(half), fix)
     key = ec.generate_private_key(ec.SECP384R1())
-    file.parent.mkdir(parents=True, exist_ok=True)
-    _write_private(
-        file,
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-        ),
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
-    public.write_bytes(
-        key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH) + b"\n"
-    )
+    shown = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    _write_all(file.parent, {file: private}, {public: shown + b"\n"})
     return public
 
 
@@ -215,7 +219,16 @@ def _private_pem(key: EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _write_private(file: Path, data: bytes) -> None:
-    """Write what only this user may read."""
-    file.touch(mode=0o600, exist_ok=False)
-    file.write_bytes(data)
+def _write_all(folder: Path, private: Mapping[Path, bytes], public: Mapping[Path, bytes]) -> None:
+    """Write files of one folder, all or none; the private ones are for this user alone.
+
+    A half set would be refused ever after, as files that are there already.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as scratch:
+        for file, data in {**private, **public}.items():
+            unfinished = Path(scratch, file.name)
+            unfinished.touch(mode=0o600 if file in private else 0o666)
+            unfinished.write_bytes(data)
+        for file in (*private, *public):
+            Path(scratch, file.name).rename(file)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import stat
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
@@ -20,6 +22,10 @@ AHEAD_S, BEHIND_S = 5.0, 300.0
 """Flower refuses a SuperNode whose clock is further from its SuperLink's."""
 DATE_S = 1.0
 """Resolution of the clock a server shows."""
+ROOT = "root certificate"
+RENEW = "make new certificates (flwr-agent certificates) and give every site the new ca.crt"
+EXPIRED, OTHER_NAME = 10, (62, 64)
+"""OpenSSL's numbers of what is wrong with a certificate: X509_V_ERR_CERT_HAS_EXPIRED, ..._HOSTNAME_ and _IP_ADDRESS_MISMATCH."""
 NTP = "let NTP set the clock (timedatectl set-ntp true)"
 
 
@@ -48,8 +54,27 @@ def _is_reserved(number: int) -> bool:
     return any(int(low) <= number <= int(high or low) for low, _, high in ends)
 
 
+def authority(file: Path) -> Finding:
+    """The certificate of the authority that is to have signed the SuperLink's."""
+    from cryptography import x509
+
+    copy = "copy ca.crt anew from the SuperLink's host (`flwr-agent certificates` made it there)"
+    try:
+        found = x509.load_pem_x509_certificates(file.read_bytes())
+    except OSError as error:
+        return Finding(ROOT, Verdict.FAIL, f"{file} cannot be read ({error.strerror})", copy)
+    except ValueError:
+        return Finding(ROOT, Verdict.FAIL, f"{file} holds no certificate in PEM", copy)
+    if (end := max(one.not_valid_after_utc for one in found)) < datetime.now(UTC):
+        return Finding(ROOT, Verdict.FAIL, f"{file} has expired on {end:%Y-%m-%d}", RENEW)
+    return Finding(ROOT, Verdict.OK, str(file))
+
+
 def superlink(address: str, root: Path | None) -> Iterator[Finding]:
     """Whether the SuperLink answers under TLS that this host trusts, and what its clock says."""
+    if root and (trusted := authority(root)).verdict is Verdict.FAIL:
+        yield trusted
+        return
     try:
         with requests.Session() as session:
             session.trust_env = False
@@ -58,8 +83,7 @@ def superlink(address: str, root: Path | None) -> Iterator[Finding]:
             middle = (sent + time.time()) / 2
             answer.raise_for_status()
     except requests.exceptions.SSLError as error:
-        fix = "give --root-certificates its ca.crt, and the address that its certificate names"
-        yield Finding("superlink", Verdict.FAIL, f"{address} is not trusted ({_reason(error)})", fix)
+        yield _distrusted(address, root, error)
         return
     except (requests.RequestException, OSError) as error:
         fix = "start it, open its port in the firewall, check the address"
@@ -67,6 +91,33 @@ def superlink(address: str, root: Path | None) -> Iterator[Finding]:
         return
     yield Finding("superlink", Verdict.OK, f"{address} answers")
     yield clock(middle - parsedate_to_datetime(answer.headers["date"]).timestamp())
+
+
+def _distrusted(address: str, root: Path | None, error: Exception) -> Finding:
+    """Why the handshake failed, in words of the files that are involved."""
+    cause = _innermost(error)
+    if not isinstance(cause, ssl.SSLCertVerificationError):
+        fix = "give the address of a SuperLink that `flwr-agent superlink` started"
+        return Finding("superlink", Verdict.FAIL, f"{address} speaks no TLS that fits ({_reason(error)})", fix)
+    if cause.verify_code in OTHER_NAME:
+        found, fix = "its certificate is for other names", "give --superlink a HOST that it names"
+    elif cause.verify_code == EXPIRED:
+        found, fix = "its certificate has expired", RENEW
+    elif root:
+        found = f"{root} is not of the authority that signed its certificate"
+        fix = "give --root-certificates the ca.crt of this SuperLink"
+    else:
+        found = "no authority of this system has signed its certificate"
+        fix = "give --root-certificates its ca.crt"
+    return Finding("superlink", Verdict.FAIL, f"{address} is not trusted: {found}", fix)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """What a nested network error was made of: libraries keep it as argument, attribute or context."""
+    for inner in (getattr(error, "reason", None), *error.args, error.__context__):
+        if isinstance(inner, BaseException):
+            return _innermost(inner)
+    return error
 
 
 def clock(ahead_s: float) -> Finding:

@@ -46,6 +46,12 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(refused, run,
         assert f"'{command[-1]}': {file} is a file; choose another place." in refused(*command, file / "x")
 
 
+def test_the_report_of_several_runs_is_refused_before_they_are_read(refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "report").touch()
+    assert "report is a file; choose another place." in refused("report", "no-run", "no-other")
+
+
 def test_a_superlink_has_a_database_or_none(refused, tmp_path):
     assert "contradicts --in-memory" in refused("superlink", tmp_path, "--in-memory", "--database", tmp_path / "x.db")
 

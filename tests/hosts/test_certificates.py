@@ -1,3 +1,4 @@
+import errno
 import ssl
 import stat
 from pathlib import Path
@@ -61,6 +62,26 @@ def test_a_file_of_the_user_s_is_never_overwritten(tmp_path: Path, name: str):
     with pytest.raises(ConfigError, match=f"holds {name} already"):
         make_authority(tmp_path, ["localhost"])
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, "mine")]
+
+
+@pytest.mark.parametrize("written", range(4))
+def test_a_disk_that_fills_up_leaves_nothing_that_would_be_refused_later(tmp_path: Path, written: int):
+    whole, left = Path.write_bytes, iter(range(written))
+
+    def full(file: Path, data: bytes) -> int:
+        if next(left, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(file, data)
+
+    for make in (lambda: make_authority(tmp_path / "tls", ["localhost"]), lambda: make_key(tmp_path / "tls" / "site")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "write_bytes", full)
+            left = iter(range(min(written, 1) if (tmp_path / "tls").exists() else written))
+            with pytest.raises(OSError, match="No space"):
+                make()
+        assert list((tmp_path / "tls").iterdir()) == []
+    make_authority(tmp_path / "tls", ["localhost"])
+    make_key(tmp_path / "tls" / "site")
 
 
 def test_a_public_key_without_its_private_half_is_never_overwritten(tmp_path: Path):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from flwr_agent.config import RunConfig, resolve
-from flwr_agent.hosts import doctor, network
+from flwr_agent.hosts import certificates, doctor, network
 from flwr_agent.hosts.certificates import Authority, make_authority, make_key
 from flwr_agent.hosts.doctor import Host, examine
 from flwr_agent.hosts.finding import Finding, Verdict
@@ -152,8 +152,43 @@ def test_a_superlink_that_is_away_or_not_trusted_is_told_apart(superlink: str, t
     (away,) = network.superlink(f"127.0.0.1:{launch.free_ports(1)[0]}", None)
     (foreign,) = network.superlink(superlink, other.root)
     assert "does not answer" in away.found
-    assert "is not trusted" in foreign.found
+    assert f"is not trusted: {other.root} is not of the authority that signed its certificate" in foreign.found
+    assert foreign.fix == "give --root-certificates the ca.crt of this SuperLink"
     assert foreign.verdict is away.verdict is Verdict.FAIL
+
+
+def test_what_is_wrong_with_the_trust_in_a_superlink_is_said(superlink: str, authority: Authority):
+    (unknown,) = network.superlink(superlink, None)
+    assert unknown.found.endswith("is not trusted: no authority of this system has signed its certificate")
+    (elsewhere,) = network.superlink(superlink.replace("127.0.0.1", "localhost"), authority.root)
+    assert elsewhere.found.endswith("is not trusted: its certificate is for other names")
+
+
+def test_a_server_without_tls_is_told_apart(authority: Authority):
+    with HTTPServer(("127.0.0.1", launch.free_ports(1)[0]), Healthy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        (plain,) = network.superlink("{}:{}".format(*server.server_address), authority.root)
+        server.shutdown()
+    assert "speaks no TLS that fits" in plain.found
+
+
+def test_a_root_certificate_that_is_none_is_named_before_anything_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setattr(network.requests, "Session", lambda: pytest.fail("asked"))
+    (tmp_path / "text").write_text("no certificate")
+    (tmp_path / "half.crt").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    for name in ("text", "half.crt"):
+        (finding,) = network.superlink("127.0.0.1:1", tmp_path / name)
+        assert finding.found == f"{tmp_path / name} holds no certificate in PEM"
+        assert "copy ca.crt anew" in finding.fix
+    (absent,) = network.superlink("127.0.0.1:1", tmp_path / "absent")
+    assert absent.found == f"{tmp_path / 'absent'} cannot be read (No such file or directory)"
+    monkeypatch.setattr(certificates, "DAYS", 0)
+    old = make_authority(tmp_path / "old", ["127.0.0.1"])
+    (expired,) = network.superlink("127.0.0.1:1", old.root)
+    assert f"{old.root} has expired on " in expired.found
+    assert "make new certificates" in expired.fix
 
 
 @pytest.mark.parametrize(

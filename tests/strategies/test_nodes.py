@@ -3,6 +3,7 @@
 import pytest
 from fakes import NEVER, FakeGrid, client, config, model
 from flwr.app import Error, Message
+from flwr.common.constant import ErrorCode
 
 from flwr_agent import protocol
 from flwr_agent.arrays import to_record
@@ -114,6 +115,18 @@ def test_a_node_without_the_app_says_why():
 
     with pytest.raises(QuorumError, match=r"node 11: refused query.hello: no query function"):
         asked(FakeGrid(serve, nodes=[11]))
+
+
+def test_a_node_that_was_away_when_greeted_is_greeted_again():
+    sites, away = Sites({11: 1, 7: 0}), [11]
+
+    def serve(message):
+        if message.metadata.dst_node_id in away:
+            away.clear()
+            return [Message(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply_to=message)]
+        return sites(message)
+
+    assert asked(FakeGrid(serve, nodes=[11, 7]), connect_timeout_s=5.0) == [(0, 7), (1, 11)]
 
 
 def test_a_node_that_does_not_answer_hello_costs_the_connect_timeout_only():
