@@ -9,11 +9,14 @@ Run by `python -m flwr_agent.rl.remote SOCKET IDLE_TIMEOUT_S OWNER_PID`.
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import hashlib
 import json
 import logging
 import os
+import shutil
 import socket
+import stat
 import sys
 import tempfile
 import time
@@ -41,6 +44,8 @@ POLL_S = 1.0
 worker at its owner."""
 DISMISS_S = 600.0
 """Seconds that the end of a run waits for what its worker is at."""
+SHARED, YOUNG_S = "flwr-agent-arrays-", 60.0
+"""Folders of tensors on their way, and seconds that a new one may take until its maker holds it."""
 ADDRESS_BYTES = 103
 """Longest address of a Unix socket; Linux has 107."""
 
@@ -220,10 +225,33 @@ def _answer(serve: Any, frame: bytes, folder: Path) -> bytes:
 
 @contextmanager
 def _shared() -> Iterator[Path]:
-    """A folder in shared memory where there is one, gone afterwards."""
+    """A folder in shared memory where there is one, gone afterwards; with those that killed processes have left."""
     memory = Path("/dev/shm")  # noqa: S108
-    with tempfile.TemporaryDirectory(prefix="flwr-agent-", dir=memory if memory.is_dir() else None) as folder:
+    place = memory if memory.is_dir() else Path(tempfile.gettempdir())
+    _sweep(place)
+    with tempfile.TemporaryDirectory(prefix=SHARED, dir=place) as folder, _held(Path(folder)):
         yield Path(folder)
+
+
+def _sweep(place: Path) -> None:
+    for folder in place.glob(f"{SHARED}*"):
+        with suppress(OSError):  # somebody else's, or just removed
+            facts = folder.lstat()
+            is_old = time.time() - facts.st_mtime > YOUNG_S
+            if stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and is_old:
+                with _held(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    shutil.rmtree(folder)
+
+
+@contextmanager
+def _held(folder: Path, how: int = fcntl.LOCK_SH) -> Iterator[None]:
+    """A lock that ends with its process however that ends, in whatever container it is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, how)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _encode(message: Any, folder: Path) -> bytes:
