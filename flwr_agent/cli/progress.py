@@ -85,8 +85,10 @@ class Progress:
 class Display:
     """Progress on a terminal as one live line, elsewhere as a line whenever something happened."""
 
-    def __init__(self, console: Console, ledger: Path, *, rounds: int, clients: int):
+    def __init__(self, console: Console, ledger: Path, *, rounds: int, clients: int, fresh: bool = False):
+        """Follow `ledger`; of a `fresh` run, not the file that is there now, which the run is about to archive."""
         self._console, self._ledger, self._rounds, self._clients = console, ledger, rounds, clients
+        self._archived = _file(ledger) if fresh else None
         self._bar = Bar(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), console=console
         )
@@ -107,18 +109,26 @@ class Display:
 
     def finished(self) -> int:
         """The last finished round."""
-        return Progress.read(self._ledger).round
+        return self._read().round
 
     def update(self) -> None:
         """Show what the ledger says now."""
+        if self._is_old():
+            return
         if not self._is_announced and (file := self._ledger.with_name(manifest.FILE)).is_file():
             self._is_announced = True
             self._print(f"{file.read_text(encoding='utf-8').splitlines()[0]} (in full: {file})")
-        seen = Progress.read(self._ledger)
+        seen = self._read()
         for failure in seen.failures[self._num_failures :]:
             self._print(failure)
         self._num_failures = len(seen.failures)
         self._show(self._stage(seen), self._note(seen), seen.round)
+
+    def _read(self) -> Progress:
+        return Progress.of([]) if self._is_old() else Progress.read(self._ledger)
+
+    def _is_old(self) -> bool:
+        return self._archived is not None and _file(self._ledger) == self._archived
 
     def _print(self, line: str) -> None:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -161,3 +171,12 @@ def to_duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """What tells a file from the one that takes its place; None without any."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino

@@ -146,9 +146,8 @@ def execute(plan: Plan, console: Console, where: Where, *, detach: bool = False)
         return
     log = output / LOGS / "run.log"
     said, at_link = _added(log), _added(output / LOGS / "superlink.log")
-    display = Display(
-        console, output / LEDGER, rounds=config.federation.rounds, clients=config.federation.clients_per_round
-    )
+    fed = config.federation
+    display = Display(console, output / LEDGER, rounds=fed.rounds, clients=fed.clients_per_round, fresh=config.fresh)
     launch.end_on_sigterm()
     with display.shown(), _flower(plan, where, display) as flower:
         run_id = flower.link.submit(app_folder(flower.link.cwd), plan.explicit, *_options(config, where))

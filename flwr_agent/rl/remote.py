@@ -9,14 +9,11 @@ Run by `python -m flwr_agent.rl.remote SOCKET IDLE_TIMEOUT_S OWNER_PID`.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import logging
 import os
-import shutil
 import socket
-import stat
 import sys
 import tempfile
 import time
@@ -35,7 +32,7 @@ from flwr_agent.config import RunConfig, resolve
 from flwr_agent.errors import AgentError, WorkerError
 from flwr_agent.paths import code_hash
 from flwr_agent.requests import EvaluateReply, EvaluateRequest, TrainReply, TrainRequest
-from flwr_agent.rl import spawn
+from flwr_agent.rl import shared, spawn
 from flwr_agent.rl.heap import trim
 
 KINDS = {cls.__name__: cls for cls in (TrainRequest, EvaluateRequest, TrainReply, EvaluateReply)}
@@ -44,8 +41,6 @@ POLL_S = 1.0
 worker at its owner."""
 DISMISS_S = 600.0
 """Seconds that the end of a run waits for what its worker is at."""
-SHARED, YOUNG_S = "flwr-agent-arrays-", 60.0
-"""Folders of tensors on their way, and seconds that a new one may take until its maker holds it."""
 ADDRESS_BYTES = 103
 """Longest address of a Unix socket; Linux has 107."""
 
@@ -63,7 +58,7 @@ def ask(request: TrainRequest | EvaluateRequest, node: str, *, owner: int = 0) -
         WorkerError: it died, stood still, served others for too long, or answered with an error; its log is named.
     """
     address, config = to_address(request, node), request.config
-    with _turn(address, config), _connected(address, config, owner) as connection, _shared() as folder:
+    with _turn(address, config), _connected(address, config, owner) as connection, shared.folder() as folder:
         try:
             connection.send_bytes(_encode(request, folder))
             _wait(connection, address, limit_s=config.federation.round_timeout_s)
@@ -118,7 +113,11 @@ def main(address: str, idle_timeout_s: float, owner: int = 0) -> None:
                         return
                 continue
             peer.settimeout(None)
-            with Connection(peer.detach()) as connection, suppress(EOFError, ConnectionError), _shared() as folder:
+            with (
+                Connection(peer.detach()) as connection,
+                suppress(EOFError, ConnectionError),
+                shared.folder() as folder,
+            ):
                 connection.send_bytes(_answer(serve, connection.recv_bytes(), folder))
                 connection.recv_bytes()
             trim()  # weights come and go in hundreds of blocks, between which others stay
@@ -221,37 +220,6 @@ def _answer(serve: Any, frame: bytes, folder: Path) -> bytes:
         traceback.print_exc()
         reason = " ".join(f"{type(error).__name__}: {error}".split())
     return json.dumps({"error": reason}).encode()
-
-
-@contextmanager
-def _shared() -> Iterator[Path]:
-    """A folder in shared memory where there is one, gone afterwards; with those that killed processes have left."""
-    memory = Path("/dev/shm")  # noqa: S108
-    place = memory if memory.is_dir() else Path(tempfile.gettempdir())
-    _sweep(place)
-    with tempfile.TemporaryDirectory(prefix=SHARED, dir=place) as folder, _held(Path(folder)):
-        yield Path(folder)
-
-
-def _sweep(place: Path) -> None:
-    for folder in place.glob(f"{SHARED}*"):
-        with suppress(OSError):  # somebody else's, or just removed
-            facts = folder.lstat()
-            is_old = time.time() - facts.st_mtime > YOUNG_S
-            if stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and is_old:
-                with _held(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                    shutil.rmtree(folder)
-
-
-@contextmanager
-def _held(folder: Path, how: int = fcntl.LOCK_SH) -> Iterator[None]:
-    """A lock that ends with its process however that ends, in whatever container it is."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, how)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _encode(message: Any, folder: Path) -> bytes:

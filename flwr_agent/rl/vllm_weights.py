@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 
+from flwr_agent.rl import shared
 from flwr_agent.rl.engine import Weights
 
 
@@ -39,14 +37,10 @@ def load_into(worker: Any, weights: Weights) -> None:
 @contextmanager
 def in_file(weights: Weights) -> Iterator[str]:
     """A safetensors file in shared memory for the length of the block."""
-    memory = Path("/dev/shm")  # noqa: S108
-    folder = memory if memory.is_dir() else Path(tempfile.gettempdir())
-    file = folder / f"flwr-agent-weights-{uuid.uuid4().hex}.safetensors"
-    try:
+    with shared.folder() as folder:
+        file = folder / "weights.safetensors"
         save_file({name: value.detach().cpu().contiguous() for name, value in weights}, file)
         yield str(file)
-    finally:
-        file.unlink(missing_ok=True)
 
 
 class WeightLoader:

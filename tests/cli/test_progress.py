@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from flwr_agent.cli.progress import Display, Progress, to_duration
+from flwr_agent.errors import DataError
 
 
 def client(round_: int, client_id: int, status: str = "accepted", reason: str = "") -> dict:
@@ -107,3 +108,18 @@ def test_without_a_terminal_each_change_is_one_line(tmp_path: Path):
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (89, "89 s"), (600, "10 min"), (3700, "1 h 2 min")])
 def test_durations_are_in_words(seconds: float, text: str):
     assert to_duration(seconds) == text
+
+
+def test_a_fresh_run_shows_nothing_of_the_ledger_that_it_is_about_to_archive(tmp_path: Path):
+    path, out = tmp_path / "ledger.jsonl", io.StringIO()
+    path.write_bytes(b"no ledger at all\n")
+    with pytest.raises(DataError, match=r"ledger\.jsonl"):
+        Display(Console(file=io.StringIO()), path, rounds=2, clients=2).update()
+    display = Display(Console(file=out, width=200), path, rounds=2, clients=2, fresh=True)
+    display.update()
+    assert (out.getvalue(), display.finished()) == ("", 0)
+    path.rename(tmp_path / "archived.jsonl")
+    write(path, finished(1, 9.0), saved(1))
+    display.update()
+    assert "round 2/2: 0 of 2 clients answered" in out.getvalue()
+    assert display.finished() == 1
