@@ -109,7 +109,7 @@ class Display:
 
     def finished(self) -> int:
         """The last finished round."""
-        return self._read().round
+        return 0 if self._is_old() else Progress.read(self._ledger).round
 
     def update(self) -> None:
         """Show what the ledger says now."""
@@ -118,14 +118,11 @@ class Display:
         if not self._is_announced and (file := self._ledger.with_name(manifest.FILE)).is_file():
             self._is_announced = True
             self._print(f"{file.read_text(encoding='utf-8').splitlines()[0]} (in full: {file})")
-        seen = self._read()
+        seen = Progress.read(self._ledger)
         for failure in seen.failures[self._num_failures :]:
             self._print(failure)
         self._num_failures = len(seen.failures)
         self._show(self._stage(seen), self._note(seen), seen.round)
-
-    def _read(self) -> Progress:
-        return Progress.of([]) if self._is_old() else Progress.read(self._ledger)
 
     def _is_old(self) -> bool:
         return self._archived is not None and _file(self._ledger) == self._archived
